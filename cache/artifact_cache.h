@@ -1,0 +1,77 @@
+// Artifacts by graph key, with the whole material of the key compared on each hit.
+#ifndef STEPONE_CACHE_ARTIFACT_CACHE_H_
+#define STEPONE_CACHE_ARTIFACT_CACHE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cache/cache_key.h"
+#include "cache/store.h"
+#include "stepone/v1/compile_service.pb.h"
+
+namespace stepone {
+
+struct CachedArtifact {
+  v1::Artifact artifact;  // with all its objects
+  Tier tier = Tier::kMemory;
+};
+
+// The nearest stored key to a request that missed.
+struct NearestKey {
+  Digest key;
+  std::vector<v1::FieldDifference> differences;
+};
+
+// Thread-safe. Neither owns the store nor checks signatures.
+class ArtifactCache {
+ public:
+  // `store` must outlive the cache.
+  explicit ArtifactCache(Store& store) : store_(store) {}
+
+  // True if an entry has the key; the material is not compared.
+  bool Contains(const Digest& graph_key) { return store_.Find({Kind::kArtifact, graph_key}).ok(); }
+
+  // Any error is a miss; kNotFound is the usual one, kDataLoss says that a damaged entry was set aside.
+  absl::StatusOr<CachedArtifact> Get(const KeyMaterial& material);
+
+  // Keeps `artifact` (REQUIRES: complete) unless there is one, and returns the one that everybody gets from now on:
+  // the stored one if another writer was first, otherwise `artifact` itself, also when it could not be kept.
+  // `overwrite`: ours replaces a stored one.
+  v1::Artifact PutOrGet(const KeyMaterial& material, v1::Artifact artifact, bool overwrite);
+
+  // kNotFound when the tenant has no entry.
+  absl::StatusOr<NearestKey> Nearest(const KeyMaterial& material);
+
+  // Hits that were refused because the material differed.
+  uint64_t material_mismatches() const { return material_mismatches_.load(std::memory_order_relaxed); }
+  // Artifacts that no tier could keep.
+  uint64_t not_kept() const { return not_kept_.load(std::memory_order_relaxed); }
+
+ private:
+  Store& store_;
+  std::atomic<uint64_t> material_mismatches_{0};
+  std::atomic<uint64_t> not_kept_{0};
+};
+
+// Kernels by kernel key: the object under its digest, and the key's mapping to it. Thread-safe.
+class KernelCache {
+ public:
+  // `store` must outlive the cache.
+  explicit KernelCache(Store& store) : store_(store) {}
+
+  // Any error is a miss. `scope` separates tenants: equal scopes share; "" is shared by all.
+  absl::StatusOr<Blob> Get(std::string_view kernel_key, std::string_view scope);
+  // Keeps the object and the mapping; the first writer of a key wins.
+  absl::Status Put(std::string_view kernel_key, std::string_view scope, Blob object);
+
+ private:
+  Store& store_;
+};
+
+}  // namespace stepone
+
+#endif  // STEPONE_CACHE_ARTIFACT_CACHE_H_
