@@ -78,6 +78,8 @@ def main() -> int:
     start = time.monotonic()
     gpu = pathlib.Path("/dev/nvidiactl").exists()
     ctest = ["ctest", "--test-dir", args.build, "--output-on-failure", "--no-tests=error", "-j", args.jobs]
+    if not gpu:
+        print("== Tests: no NVIDIA device here, so cases labelled gpu are left out")
     ctest_status, ctest_lines = run("C++ tests", ctest if gpu else [*ctest, "-LE", "gpu"])
     pytest_status, pytest_lines = run("Python tests", [sys.executable, "-m", "pytest", "tests/python", "tests/lint", "-q"])
     closing = [*ctest_closing(ctest_lines), pytest_lines[-1] if pytest_lines else "pytest printed nothing"]
