@@ -7,17 +7,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-packages() { # <section>: the names in that section of deploy/packages.txt
-  awk -v want="[$1]" '/^\[/ { on = ($0 == want); next } on && NF && !/^#/ { print $1 }' deploy/packages.txt
-}
-
 install_packages() {
   command -v dpkg-query >/dev/null || fail "this is not a Debian system; install the equivalents of deploy/packages.txt yourself and set SKIP_PACKAGES=1"
   local missing
-  missing=$(comm -23 <(packages build | sort -u) \
+  missing=$(comm -23 <(bash deploy/packages.sh build | sort -u) \
                      <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null | awk '$1 == "installed" { print $2 }' | sort -u))
   if [ -z "$missing" ]; then
-    echo "Debian packages: all $(packages build | wc -l) are installed"
+    echo "Debian packages: all $(bash deploy/packages.sh build | wc -l) are installed"
     return
   fi
   say "Debian packages: installing" $missing
