@@ -151,6 +151,7 @@ class Graph {
 
   const std::vector<NodeId>& order() const { return order_; }
   void set_order(std::vector<NodeId> order) { order_ = std::move(order); }  // a pass that drops or moves nodes
+  void AppendToOrder(NodeId id) { order_.push_back(id); }  // a pass that rebuilds the order while it adds nodes
 
   Node& node(NodeId id) { return nodes_[id]; }
   const Node& node(NodeId id) const { return nodes_[id]; }
