@@ -17,6 +17,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "compiler/analysis": ("compiler/analysis", "compiler/ir", *LEAVES),
     "compiler/passes": ("compiler/passes", "compiler/analysis", "compiler/ir", *LEAVES),
     "compiler/loops": ("compiler/loops", "compiler/analysis", "compiler/ir", *LEAVES),
+    "compiler/planning": ("compiler/planning", "compiler/loops", "compiler/analysis", "compiler/ir", *LEAVES),
     "compiler/codegen": ("compiler/codegen", "compiler/loops", "compiler/ir", *LEAVES),
     "compiler/build": ("compiler/build", "proto", "messages"),
     "compiler/autotune": ("compiler/autotune", "compiler/loops", "compiler/codegen", "compiler/build", "compiler/ir", *LEAVES),
