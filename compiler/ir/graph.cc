@@ -83,6 +83,17 @@ ValueId Graph::Add(Op op, std::vector<ValueId> operands, TensorType result, Attr
   return nodes_[AddNode(op, std::move(operands), std::move(results), std::move(attrs), std::move(sources))].results[0];
 }
 
+void Graph::SetResultsUsed(NodeId id, const std::vector<bool>& used) {
+  std::vector<ValueId> results(used.size(), kNoValue);
+  size_t next = 0;
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    results[i] = nodes_[id].results[next++];
+    values_[results[i]].result = static_cast<int32_t>(i);
+  }
+  nodes_[id].results = std::move(results);
+}
+
 void Graph::ReplaceUses(ValueId from, ValueId to) {
   for (NodeId id : order_) {
     for (ValueId& operand : nodes_[id].operands) {

@@ -149,6 +149,10 @@ class Graph {
   ValueId Add(Op op, std::vector<ValueId> operands, TensorType result, Attrs attrs = {},
               std::vector<std::string> sources = {});
 
+  // Widens the node's results to one per entry of `used`: kNoValue where it is false. REQUIRES: as many true entries as
+  // the node has results.
+  void SetResultsUsed(NodeId id, const std::vector<bool>& used);
+
   const std::vector<NodeId>& order() const { return order_; }
   void set_order(std::vector<NodeId> order) { order_ = std::move(order); }  // a pass that drops or moves nodes
   void AppendToOrder(NodeId id) { order_.push_back(id); }  // a pass that rebuilds the order while it adds nodes
