@@ -19,6 +19,10 @@
 // has any splits its rows into `shards` ranges of nearly equal length, fixed by the shape; each shard adds up in its own
 // slice of a partial buffer [shards, columns...] (of [shards] when the argument is a row value), which it initialises
 // itself. Another kernel adds the slices up, in order.
+//
+// What fusion makes of it: a pointwise kernel over one dim has that dim outer and one row stage (vector_dim 0, no
+// columns); over more dims the last one is the column and what does not depend on it stands in a row stage. Work that
+// depends on rows only is always in row stages; codegen need not look for it.
 #ifndef STEPONE_COMPILER_LOOPS_KERNEL_H_
 #define STEPONE_COMPILER_LOOPS_KERNEL_H_
 
