@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import check_file_size  # noqa: E402
 import check_format  # noqa: E402
+import check_function_size  # noqa: E402
 import check_getenv  # noqa: E402
 import check_layering  # noqa: E402
 import check_sources_listed  # noqa: E402
@@ -113,6 +114,18 @@ def test_long_files_and_grab_bags_are_found(tree):
         }
     )
     assert places(check_file_size.find(root)) == [("cache/long.h", 251), ("server/long.cc", 801), ("server/utils.cc", 1)]
+
+
+def test_long_functions_are_found(tree):
+    body = "  a();\n" * 59
+    root = tree(
+        {
+            "cache/a.cc": "namespace x {\n\nint F(\n    int b) {\n" + body + "}\n\nint G() {\n" + body[:-7] + "}\n}  // namespace x\n",
+            "cache/b.h": "class C {\n public:\n  void H() {\n" + "  " + body.replace("\n  ", "\n    ") + "  }\n};\n",
+            "tests/x.py": "def f():\n" + "    a()\n" * 60 + "\n\ndef g():\n" + "    a()\n" * 59,
+        }
+    )
+    assert places(check_function_size.find(root)) == [("cache/a.cc", 3), ("cache/b.h", 3), ("tests/x.py", 1)]
 
 
 def test_getenv_is_found_outside_main_files(tree):
