@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace stepone::build {
@@ -27,6 +28,9 @@ class CpuBuilder {
   // `symbol` only. Same text, same bytes. kInternal carries clang's or lld's messages.
   virtual absl::StatusOr<std::string> Build(std::string_view source, std::string_view symbol,
                                             BuildTimings* timings) = 0;
+
+  // Builds something small, so that the first real build does not pay for loading the toolchain. Takes some 30 ms.
+  virtual absl::Status WarmUp() = 0;
 };
 
 // Versions of clang and lld and the flags in use: part of the compiler's fingerprint.
