@@ -45,7 +45,8 @@ SymInt = Union[int, SymExpr]
 #   None                        absent
 #   Value                       tensor, symbolic integer or host scalar of the graph
 #   list of Value|None          list of tensors (Tensor[], Tensor?[])
-#   bool int float complex str  as they are; SymExpr for a symbolic int
+#   bool int float complex str  as they are; SymExpr for a symbolic int. A number where the schema says Tensor is a
+#                               "wrapped number" (aten.mul.Tensor(x, 0.5)): it takes part in type promotion as such
 #   torch.dtype, torch.device, torch.layout, torch.memory_format
 #   list of int|SymExpr|Value   ints (a Value must be a symbolic integer); of float; of bool; of str.  An empty list fits
 #                               any list type. A list that mixes int and float is a list of floats.
@@ -142,7 +143,8 @@ class Executable:
     def __call__(self, args: list[Any]) -> list[Any]:
         """Runs the plan. `args` holds tensors, ints (symbolic sizes), floats and bools in calling order. The list is
         emptied (the "boxed" calling convention), so that inputs that only it keeps alive are freed after their last
-        use. Returns tensors, ints and None."""
+        use. Returns tensors, ints and None. A StepOneError means that the arguments are not those that the plan was
+        compiled for; it is raised before the list is touched, so the caller can still run the graph eagerly."""
     _boxed_call: bool
     @property
     def num_inputs(self) -> int: ...

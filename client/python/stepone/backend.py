@@ -1,0 +1,103 @@
+"""The torch.compile backend "stepone"."""
+
+import weakref
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import CheckpointPolicy
+
+from stepone import report
+from stepone.compiled_graph import CompiledGraph
+from stepone.config import Settings
+
+# Key in GraphModule.meta under which the partition function leaves the request for the compilers.
+_META_KEY = "stepone_compiled_graph"
+
+_live_graphs = weakref.WeakSet()
+
+
+def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None = None, options: dict | None = None):
+    """Compiles a captured graph through the service. ValueError for an unknown mode or option, listing the known ones.
+
+    Whatever else fails, the graph runs eagerly and a warning says why.
+    """
+    settings = Settings.from_env().with_options(mode, options)
+    compilers = _Compilers(settings)
+    compiler = aot_autograd(
+        fw_compiler=compilers.forward, bw_compiler=compilers.backward, inference_compiler=compilers.inference,
+        partition_fn=compilers.partition)
+    try:
+        return compiler(gm, example_inputs)
+    except TorchDynamoException:
+        raise   # Dynamo's own control flow: restarts, graph breaks
+    except Exception as error:
+        report.count("fallback.not traceable")
+        report.warn_once(f"not traceable {type(error).__name__}", (
+            f"a captured graph runs eagerly, AOTAutograd can't trace it: {type(error).__name__}: {error}"))
+        report.log.debug("stepone: AOTAutograd failed", exc_info=True)
+        return gm.forward
+
+
+def explain() -> list[dict]:
+    """For each graph of this process, whether the service has it, and which fields of the key differ from the nearest
+    stored entry. StepOneError when the service does not answer."""
+    return [answer for graph in list(_live_graphs) for answer in graph.explain()]
+
+
+class _Compilers:
+    """What AOTAutograd calls for one captured graph."""
+
+    def __init__(self, settings):
+        self._settings = settings
+
+    def partition(self, joint_module, joint_inputs, **kwargs):
+        """Splits the joint graph, and submits both halves at once: AOTAutograd lowers the backward only when it is
+        first needed, which would be a wait in the middle of step one."""
+        _save_random_values(joint_module)
+        forward, backward = min_cut_rematerialization_partition(joint_module, joint_inputs, **kwargs)
+        for module, role, static in ((forward, "forward", _static_inputs()), (backward, "backward", ())):
+            module.meta[_META_KEY] = self._submit(module, role, static)
+        # AOTAutograd copies the module before it lowers it, in case that changes it. Ours does not, and copying a
+        # thousand nodes with their metadata takes longer than compiling them.
+        backward.__dict__["__deepcopy__"] = lambda memo: backward
+        return forward, backward
+
+    def forward(self, gm, example_inputs):
+        return self._pick_up(gm, "forward")
+
+    def backward(self, gm, example_inputs):
+        return self._pick_up(gm, "backward")
+
+    def inference(self, gm, example_inputs):
+        return self._submit(gm, "inference", _static_inputs())
+
+    def _pick_up(self, gm, role):
+        graph = gm.meta.pop(_META_KEY, None)
+        # Hooks and effect tokens may have changed the module since it was submitted.
+        if graph is None or graph.num_nodes != len(gm.graph.nodes):
+            graph = self._submit(gm, role, _static_inputs() if role == "forward" else ())
+        return graph
+
+    def _submit(self, gm, role, static_inputs):
+        graph = CompiledGraph(gm, role, self._settings, static_inputs)
+        _live_graphs.add(graph)
+        graph.prefetch()
+        return graph
+
+
+def _save_random_values(joint_module):
+    """Under activation checkpointing random values are saved instead of drawn again: replaying the generator's state
+    needs ops that no fused kernel can hold, and a mask is small beside what checkpointing frees."""
+    for node in joint_module.graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded in tags and node.meta.get("recompute") is not None:
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _static_inputs():
+    """Positions of parameters and buffers among the forward graph's inputs."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return tuple(metadata.static_input_indices or ()) if metadata is not None else ()
