@@ -15,8 +15,8 @@ import importlib
 __version__ = "0.1.0"
 
 _LAZY = {
-    "report": "stepone.report",
-    "counters": "stepone.report",
+    "report": "stepone.records",
+    "counters": "stepone.records",
     "explain": "stepone.backend",
     "stepone_backend": "stepone.backend",
 }
@@ -26,8 +26,5 @@ __all__ = ["__version__", *_LAZY]
 
 def __getattr__(name):
     if name in _LAZY:
-        # Stored under its own name, because importing the submodule `report` has just bound that name to the module.
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

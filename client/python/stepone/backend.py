@@ -8,7 +8,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import CheckpointPolicy
 
-from stepone import report
+from stepone import records
 from stepone.compiled_graph import CompiledGraph
 from stepone.config import Settings
 
@@ -33,10 +33,10 @@ def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None =
     except TorchDynamoException:
         raise   # Dynamo's own control flow: restarts, graph breaks
     except Exception as error:
-        report.count("fallback.not traceable")
-        report.warn_once(f"not traceable {type(error).__name__}", (
+        records.count("fallback.not traceable")
+        records.warn_once(f"not traceable {type(error).__name__}", (
             f"a captured graph runs eagerly, AOTAutograd can't trace it: {type(error).__name__}: {error}"))
-        report.log.debug("stepone: AOTAutograd failed", exc_info=True)
+        records.log.debug("stepone: AOTAutograd failed", exc_info=True)
         return gm.forward
 
 
@@ -71,14 +71,14 @@ class _Compilers:
         return self._pick_up(gm, "backward")
 
     def inference(self, gm, example_inputs):
-        return self._submit(gm, "inference", _static_inputs())
+        return self._submit(gm, "inference", _static_inputs()).as_function()
 
     def _pick_up(self, gm, role):
         graph = gm.meta.pop(_META_KEY, None)
         # Hooks and effect tokens may have changed the module since it was submitted.
         if graph is None or graph.num_nodes != len(gm.graph.nodes):
             graph = self._submit(gm, role, _static_inputs() if role == "forward" else ())
-        return graph
+        return graph.as_function()
 
     def _submit(self, gm, role, static_inputs):
         graph = CompiledGraph(gm, role, self._settings, static_inputs)

@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from stepone import _native, report
+from stepone import _native, records
 from stepone.config import Settings
 from stepone.export_graph import Unexportable, export_graph
 from stepone.service import connect, request_options
@@ -31,7 +31,7 @@ class _Specialisation:
     """The graph under one binding."""
 
     binding: Binding
-    record: report.GraphRecord
+    record: records.GraphRecord
     run: object = None                  # _native.Executable once it is there
     extra_inputs: tuple = ()
     request: object = None              # under way
@@ -42,12 +42,10 @@ class _Specialisation:
 
 
 class CompiledGraph:
-    """Callable with boxed arguments, like what AOTAutograd expects of a compiler. Calls may come from any thread.
+    """Runs one FX graph. Calls may come from any thread.
 
     Never raises because of the service: whatever fails there, the FX graph itself runs, with one warning per cause.
     """
-
-    _boxed_call = True
 
     def __init__(self, gm: torch.fx.GraphModule, role: str, settings: Settings, static_inputs=()):
         self.role = role
@@ -70,7 +68,15 @@ class CompiledGraph:
         if binding is not None:
             self._specialisation(binding)
 
-    def __call__(self, args: list):
+    def as_function(self):
+        """What AOTAutograd expects of a compiler: a function of one list of arguments, which it empties."""
+        def call(args):
+            return self.run(args)
+        call._boxed_call = True
+        return call
+
+    def run(self, args: list):
+        """Runs the graph on `args`, which is emptied."""
         entry = self._only or self._specialisation(self._symbols.bind(args))
         if entry is None:
             return self._run_eagerly(args)
@@ -86,8 +92,8 @@ class CompiledGraph:
         except StepOneError as error:
             if not args:   # the plan had begun, and may have freed what it was given
                 raise
-            report.count("fallback.call refused")
-            report.warn_once(f"call {error.code} {error.rule}", f"a call of {self._label(entry)} ran eagerly: {error}")
+            records.count("fallback.call refused")
+            records.warn_once(f"call {error.code} {error.rule}", f"a call of {self._label(entry)} ran eagerly: {error}")
             if entry.extra_inputs:
                 del args[-len(entry.extra_inputs):]
             return self._run_eagerly(args)
@@ -111,12 +117,12 @@ class CompiledGraph:
             if binding in self._by_binding:
                 return self._by_binding[binding]
             if len(self._by_binding) >= self._settings.max_bindings:
-                report.count("fallback.too many shapes")
-                report.warn_once("too many shapes", (
+                records.count("fallback.too many shapes")
+                records.warn_once("too many shapes", (
                     f"a {self.role} graph met more than {self._settings.max_bindings} combinations of sizes; further "
                     "ones run eagerly (STEPONE_MAX_BINDINGS)"))
                 return None
-            entry = _Specialisation(binding, report.new_record(self.role, self._settings.mode, binding))
+            entry = _Specialisation(binding, records.new_record(self.role, self._settings.mode, binding))
             self._submit(entry)
             self._by_binding[binding] = entry
             if not self._symbols:
@@ -133,13 +139,13 @@ class CompiledGraph:
                 builder, priority=_LATE_PRIORITY if late else _PRIORITY[self.role], blocking_step=not late,
                 **request_options(self._settings))
             entry.deadline = time.monotonic() + self._settings.wait_s
-            report.count("submitted")
+            records.count("submitted")
         except Unexportable as error:
             self._give_up(entry, error.reason, str(error))
         except StepOneError as error:
             self._failed(entry, error)
         except Exception as error:   # a fault of ours must not end a training either
-            report.log.debug("stepone: export failed", exc_info=True)
+            records.log.debug("stepone: export failed", exc_info=True)
             self._give_up(entry, "fault in the client", f"{type(error).__name__}: {error}")
 
     def _export(self, entry):
@@ -171,8 +177,8 @@ class CompiledGraph:
         ended = service.wait(entry.request, max(0.0, entry.deadline - started))
         entry.record.wait_ms += (time.monotonic() - started) * 1e3
         if not ended:
-            report.count("fallback.not ready in time")
-            report.warn_once("not ready in time", (
+            records.count("fallback.not ready in time")
+            records.warn_once("not ready in time", (
                 f"{self._label(entry)} is not compiled after {time.monotonic() - started:.1f} s; it runs eagerly until "
                 "it is (STEPONE_WAIT sets how long a step waits)"))
             entry.record.eager_reason = "not ready in time"
@@ -192,15 +198,15 @@ class CompiledGraph:
         record.executable = entry.run
         record.status = "compiled"
         if record.eager_reason:
-            report.count("swapped_in")
+            records.count("swapped_in")
             record.eager_reason = ""
-        report.count(f"source.{record.answer.get('source', 'unknown')}")
-        report.count("kernels_reused", sum(1 for kernel in record.answer.get("kernels", []) if kernel["reused"]))
-        report.count("kernels_compiled", sum(1 for kernel in record.answer.get("kernels", []) if not kernel["reused"]))
+        records.count(f"source.{record.answer.get('source', 'unknown')}")
+        records.count("kernels_reused", sum(1 for kernel in record.answer.get("kernels", []) if kernel["reused"]))
+        records.count("kernels_compiled", sum(1 for kernel in record.answer.get("kernels", []) if not kernel["reused"]))
         for note in record.answer.get("notes", []):
-            report.log.info("stepone: %s", note)
+            records.log.info("stepone: %s", note)
         if self._settings.verbose:
-            report.log.warning("stepone: %s from %s: %d of %d ops fused, waited %.0f ms", self._label(entry),
+            records.log.warning("stepone: %s from %s: %d of %d ops fused, waited %.0f ms", self._label(entry),
                                record.answer.get("source"), record.answer.get("fused_ops", 0),
                                record.answer.get("graph_ops", 0), record.wait_ms)
         self._dump(entry, "plan.txt", lambda: entry.run.describe().encode())
@@ -221,18 +227,18 @@ class CompiledGraph:
         known = f"; known: {', '.join(error.known_values)}" if error.known_values else ""
         at = f" at node {error.node}" if error.node else ""
         reproducer = f" (reproducer {error.reproducer_id})" if error.reproducer_id else ""
-        report.count(f"fallback.{error.code}")
-        report.warn_once(f"{error.code} {error.rule}", (
+        records.count(f"fallback.{error.code}")
+        records.warn_once(f"{error.code} {error.rule}", (
             f"{self._label(entry)} runs eagerly, {outlook}. {error.code}{at}: {error.message}{known}{reproducer}"))
 
     def _give_up(self, entry, reason, detail):
         entry.retry_at = None
         entry.record.status, entry.record.eager_reason = "eager", reason
-        report.count(f"fallback.{reason}")
-        report.warn_once(reason, f"{self._label(entry)} runs eagerly: {detail}")
+        records.count(f"fallback.{reason}")
+        records.warn_once(reason, f"{self._label(entry)} runs eagerly: {detail}")
 
     def _run_eagerly(self, args):
-        report.count("eager_calls")
+        records.count("eager_calls")
         values = tuple(args)
         args.clear()
         return self._gm.forward(*values)
