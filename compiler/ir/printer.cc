@@ -33,8 +33,9 @@ std::string Quoted(std::string_view text) {
 
 std::string HexText(std::string_view data) {
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "0x";
+  std::string out;
   out.reserve(2 + 2 * data.size());
+  out.append("0x");
   for (const char c : data) {
     out += kDigits[static_cast<unsigned char>(c) >> 4];
     out += kDigits[static_cast<unsigned char>(c) & 15];

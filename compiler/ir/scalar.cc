@@ -1,5 +1,6 @@
 #include "compiler/ir/scalar.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
