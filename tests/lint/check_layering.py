@@ -7,7 +7,7 @@ from findings import Finding, code_files, includes
 # folder of the including file -> folders and headers that it may include. The longest matching folder decides.
 # "messages" stands for the generated headers stepone/v1/*.pb.h.
 COMPILER = "compiler"
-LEAVES = ("proto/digest.h", "proto/kernel_abi.h", "proto/str_cat.h")
+LEAVES = ("proto/digest.h", "proto/kernel_abi.h", "proto/status.h", "proto/str_cat.h")
 ARROWS: dict[str, tuple[str, ...]] = {
     "proto": ("proto", "messages"),
     "cache": ("cache", "proto", "messages"),
@@ -24,7 +24,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "compiler/external": ("compiler/external", "compiler/build", "proto", "messages"),
     "compiler/tools": (COMPILER, "proto", "messages"),
     "server": ("server", "cache", "proto", "messages"),
-    "server/worker": ("server/worker", "server/worker_channel.h", COMPILER, "cache", "proto", "messages"),
+    "server/worker": ("server/worker", "server/worker_channel.h", "server/scheduling_class.h", "server/unique_fd.h", COMPILER, "cache", "proto", "messages"),
     "client": ("client", "cache", "proto", "messages"),
 }
 TORCH = ("torch/", "ATen/", "c10/")
