@@ -57,21 +57,6 @@ class ArtifactCache {
   std::atomic<uint64_t> not_kept_{0};
 };
 
-// Kernels by kernel key: the object under its digest, and the key's mapping to it. Thread-safe.
-class KernelCache {
- public:
-  // `store` must outlive the cache.
-  explicit KernelCache(Store& store) : store_(store) {}
-
-  // Any error is a miss. `scope` separates tenants: equal scopes share; "" is shared by all.
-  absl::StatusOr<Blob> Get(std::string_view kernel_key, std::string_view scope);
-  // Keeps the object and the mapping; the first writer of a key wins.
-  absl::Status Put(std::string_view kernel_key, std::string_view scope, Blob object);
-
- private:
-  Store& store_;
-};
-
 }  // namespace stepone
 
 #endif  // STEPONE_CACHE_ARTIFACT_CACHE_H_

@@ -85,6 +85,9 @@ struct StoreStats {
   std::string last_error;  // text of the latest failure, for the health answer; empty if there was none
 };
 
+// What every store asks of an entry before it keeps it; kInvalidArgument otherwise.
+absl::Status CheckPut(const EntryId& id, std::string_view bytes, const PutOptions& options);
+
 // Thread-safe. Calls may block on a disk or a network, but never on another caller's compile.
 //
 // Errors are advice about one entry, never a reason to fail a request:
