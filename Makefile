@@ -31,8 +31,8 @@ demo: build ## build, then a small GPT-2 with transformers.Trainer: eager, throu
 test: build ## build, then all tests: ctest, then pytest
 	@$(PY) tests/run.py --build $(BUILD) --jobs $(JOBS) $(if $(FORCE),--force)
 
-serve: build ## build, then a server in the foreground with deploy/config/dev.textproto
-	@$(BUILD)/python/stepone/bin/stepone-server --config deploy/config/dev.textproto
+serve: build ## build, then a server in the foreground with deploy/config/dev.toml
+	@$(BUILD)/bin/stepone-server --config deploy/config/dev.toml
 
 bench: ## build (its output on standard error), then JSON lines of BENCH=name, or of all benchmarks
 	@$(MAKE) --no-print-directory build 1>&2

@@ -18,10 +18,10 @@ RUN apt-get update && \
     rm -rf /var/lib/apt/lists/* /tmp/deploy && \
     useradd --system --uid 10001 --home-dir /var/lib/stepone --create-home stepone
 COPY --from=build /image/stepone/bin/ /usr/lib/stepone/
-COPY deploy/config/prod.textproto /etc/stepone/server.textproto
+COPY deploy/config/prod.toml /etc/stepone/server.toml
 # A library that the runtime packages lack shall fail here, not in production.
 RUN ! ldd /usr/lib/stepone/stepone-server /usr/lib/stepone/stepone-worker | grep "not found"
 USER stepone
 VOLUME /var/lib/stepone
-EXPOSE 8470 9470
-ENTRYPOINT ["/usr/lib/stepone/stepone-server", "--config", "/etc/stepone/server.textproto"]
+EXPOSE 7461 9461
+ENTRYPOINT ["/usr/lib/stepone/stepone-server", "--config", "/etc/stepone/server.toml"]
