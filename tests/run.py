@@ -81,7 +81,7 @@ def main() -> int:
     if not gpu:
         print("== Tests: no NVIDIA device here, so cases labelled gpu are left out")
     ctest_status, ctest_lines = run("C++ tests", ctest if gpu else [*ctest, "-LE", "gpu"])
-    pytest_status, pytest_lines = run("Python tests", [sys.executable, "-m", "pytest", "tests/python", "tests/lint", "-q"])
+    pytest_status, pytest_lines = run("Python tests", [sys.executable, "-m", "pytest", "tests/python", "tests/deploy", "tests/lint", "-q"])
     closing = [*ctest_closing(ctest_lines), pytest_lines[-1] if pytest_lines else "pytest printed nothing"]
     if ctest_status or pytest_status:
         record_path.unlink(missing_ok=True)
