@@ -1,5 +1,6 @@
 """The torch.compile backend "stepone"."""
 
+import operator
 import weakref
 
 import torch
@@ -91,9 +92,13 @@ def _save_random_values(joint_module):
     """Under activation checkpointing random values are saved instead of drawn again: replaying the generator's state
     needs ops that no fused kernel can hold, and a mask is small beside what checkpointing frees."""
     for node in joint_module.graph.nodes:
-        tags = getattr(node.target, "tags", ())
-        if torch.Tag.nondeterministic_seeded in tags and node.meta.get("recompute") is not None:
-            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()) or "recompute" not in node.meta:
+            continue
+        results = [user for user in node.users if user.target is operator.getitem]
+        if results:
+            del node.meta["recompute"]   # a tuple can't be saved; its elements can
+        for saved in results or [node]:
+            saved.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def _static_inputs():
