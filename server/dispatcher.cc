@@ -104,6 +104,7 @@ void Dispatcher::Close() {
     absl::MutexLock lock(&mu_);
     closed_ = true;
     while (std::optional<AdmissionQueue::Entry> entry = queue_.Pop()) {
+      queue_.Finished(entry->tenant);
       waiting.push_back(jobs_[entry->id]);
       jobs_.erase(entry->id);
     }
