@@ -67,6 +67,8 @@ struct Program {
   std::vector<Step> steps;              // in an order that respects all data flow and effects
   std::vector<ProgramOutput> outputs;
   std::vector<FusionDecision> decisions;
+  // What could not be lowered, which is a bug here; empty when all is well. The program is not complete then.
+  std::string error;
 };
 
 // Kernel boundaries and loop nests for a decomposed graph.
