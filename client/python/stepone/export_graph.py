@@ -193,7 +193,7 @@ class _Exporter:
             argument = self._argument(raw, parameter, node)
             arguments.append((parameter.name, argument))
             if parameter.alias_info is not None:
-                for name in parameter.alias_info.before_set:
+                for name in parameter.alias_info.before_set | parameter.alias_info.after_set:
                     by_alias_set[name] = argument
                 if parameter.alias_info.is_write:
                     mutated.extend(self._tensors_among(argument))
@@ -296,7 +296,9 @@ def _aliases(op, results, is_list, by_alias_set):
     if not any(r.alias_info is not None for r in returns):
         return [None] * len(results)
     if is_list:
-        returns = returns * len(results)
+        # "Tensor(a -> *) self ... -> Tensor(a)[]": the elements' set is not shown to Python, the wildcard is.
+        source = by_alias_set.get("*")
+        return [None if isinstance(source, (list, int, float)) else source] * len(results)
     aliases = []
     for result, declared in zip(results, returns, strict=False):
         source = None
