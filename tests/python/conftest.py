@@ -28,3 +28,11 @@ def fresh_process_state():
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def private_folder():
+    """A folder with a short name that only this user may enter."""
+    folder = tempfile.mkdtemp(prefix="stepone-", dir="/tmp")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
