@@ -28,7 +28,8 @@ def server() -> pathlib.Path:
 
 def print_config(server: pathlib.Path, config: pathlib.Path, **environment: str) -> subprocess.CompletedProcess:
     command = [server, "--config", config, "--print-config"]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STEPONE_")}
+    return subprocess.run(command, env={**clean, **environment}, capture_output=True, text=True, timeout=60)
 
 
 def manifest(kind: str) -> dict:

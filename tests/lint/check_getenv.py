@@ -9,8 +9,8 @@ from findings import Finding, code_files
 ALLOWED = {
     "server/main.cc": "flags and environment become ServerConfig here",
     "server/worker/worker_main.cc": "the environment that the front process hands to a worker",
-    "server/worker_process.cc": "hands the environment on to a worker and reads nothing of it",
     "client/client_config.cc": "the environment becomes ClientConfig here",
+    "client/local_server.cc": "hands the environment on to the server that it starts, and reads nothing of it",
     "client/python/stepone/config.py": "the same for the Python package",
     "deploy": "runs before there is a program",
     "tests": "sets up environments for programs under test",
