@@ -1,7 +1,9 @@
-// What a pass is.
+// What a pass is, and what is written down about one that ran.
 #ifndef STEPONE_COMPILER_PASSES_PASS_H_
 #define STEPONE_COMPILER_PASSES_PASS_H_
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -22,6 +24,14 @@ struct Pass {
   absl::StatusOr<bool> (*run)(ir::Graph& graph, const PassOptions& options);
   ir::Stage stage_after;
   std::string_view why_here;  // in the pipeline, for people
+};
+
+// Plain data, for reports.
+struct PassRecord {
+  std::string name;
+  double milliseconds = 0;
+  bool changed = false;
+  int64_t nodes_after = 0;
 };
 
 }  // namespace stepone::passes
