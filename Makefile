@@ -7,6 +7,9 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build
 PY := .venv/bin/python
+# Lets checkouts in different folders share compiled objects.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 BENCHES := $(patsubst tests/bench/%.py,%,$(filter-out tests/bench/\_%,$(wildcard tests/bench/*.py)))
 
 .PHONY: help setup build demo test serve bench lint clean
