@@ -12,6 +12,7 @@ ALLOWED = {
     "client/client_config.cc": "the environment becomes ClientConfig here",
     "client/local_server.cc": "hands the environment on to the server that it starts, and reads nothing of it",
     "client/python/stepone/config.py": "the same for the Python package",
+    "client/python/stepone/demo": "a program of its own, which sets up the environments of its jobs",
     "deploy": "runs before there is a program",
     "tests": "sets up environments for programs under test",
 }
