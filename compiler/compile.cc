@@ -68,6 +68,7 @@ absl::StatusOr<CompileResult> Compile(const CompileInput& input, KernelCache& ke
   if (input.target.l2_bytes() > 0) fuse.l2_bytes = input.target.l2_bytes();
   if (input.target.vector_bytes() > 0) fuse.vector_bytes = input.target.vector_bytes();
   const loops::Program program = loops::Fuse(*graph, fuse);
+  if (!program.error.empty()) return absl::InternalError(StrCat("fusion: ", program.error));
   const planning::MemoryPlan memory = planning::PlanMemory(*graph, program);
   report.EndOfPlanning();
 

@@ -171,6 +171,7 @@ absl::StatusOr<BuiltKernels> BuildKernels(const loops::Program& program, const v
   TakeFromCache(*built, cache);
   absl::Status status = ParallelBuild(*built, **builder, observer).Run(threads);
   if (!status.ok()) return status;
+  if (observer.Cancelled()) return absl::CancelledError("nobody waits for the compile any more");
   return built;
 }
 
