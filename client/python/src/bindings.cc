@@ -94,11 +94,18 @@ class PyExecutable {
     std::vector<c10::IValue> inputs;
     inputs.reserve(arguments.size());
     for (py::handle argument : arguments) inputs.push_back(ToIValue(argument));
+    if (std::string why = executable_.InputMismatch(inputs); !why.empty()) {
+      ServiceError error;
+      error.code = "INVALID_ARGUMENT";
+      error.rule = "input-mismatch";
+      error.message = std::move(why);
+      throw ServiceFailure{std::move(error)};
+    }
     if (PyList_SetSlice(arguments.ptr(), 0, PyList_GET_SIZE(arguments.ptr()), nullptr) != 0) throw py::error_already_set();
     std::vector<c10::IValue> outputs;
     {
       py::gil_scoped_release no_gil;
-      outputs = executable_.Run(std::move(inputs));
+      outputs = executable_.RunChecked(std::move(inputs));
     }
     py::list results(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) results[i] = ToPython(outputs[i]);
@@ -127,6 +134,19 @@ class PyExecutable {
   Executable executable_;
 };
 
+// An artifact that this LibTorch can't run is the service's fault, not the training's.
+std::shared_ptr<PyExecutable> Bind(std::shared_ptr<const Program> program) {
+  try {
+    return std::make_shared<PyExecutable>(std::move(program));
+  } catch (const c10::Error& error) {
+    ServiceError failure;
+    failure.code = "INTERNAL";
+    failure.rule = "unbindable-plan";
+    failure.message = error.what_without_backtrace();
+    throw ServiceFailure{std::move(failure)};
+  }
+}
+
 // ServiceRequest, and the executable once it was asked for.
 class PyRequest {
  public:
@@ -147,7 +167,7 @@ class PyRequest {
       while (!request_->Wait(1'000'000)) {
       }
       if (std::optional<ServiceError> error = request_->Error()) throw ServiceFailure{*std::move(error)};
-      made = std::make_shared<PyExecutable>(request_->program());
+      made = Bind(request_->program());
     }
     if (executable_ == nullptr) executable_ = std::move(made);
     return executable_;

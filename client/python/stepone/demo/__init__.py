@@ -1,0 +1,1 @@
+"""`python -m stepone.demo`: one small training three times, eagerly, through the service, and out of its cache."""
