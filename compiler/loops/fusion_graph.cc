@@ -181,7 +181,8 @@ FusionGraph::FusionGraph(const ir::Graph& graph, const std::vector<ValueId>& pin
       required_(graph.num_values(), false),
       pinned_(graph.num_values(), false),
       uses_(graph.num_values(), 0),
-      only_expanded_(graph.num_values(), true) {
+      only_expanded_(graph.num_values(), true),
+      only_moved_(graph.num_values(), true) {
   for (ValueId value : pinned) pinned_[value] = required_[value] = true;
   FindUses();
   FindRequired();
@@ -202,10 +203,12 @@ void FusionGraph::FindUses() {
   for (NodeId id : graph_.order()) {
     const Node& node = graph_.node(id);
     if (ir::KindOf(node.op) == OpKind::kView) continue;
+    const bool moves = node.op == Op::kPad || node.op == Op::kConcat || node.op == Op::kGather;
     for (ValueId operand : node.operands) {
       if (operand == ir::kNoValue) continue;
       const ValueId base = BaseOf(graph_, operand);
       ++uses_[base];
+      if (!moves) only_moved_[base] = false;
       if (graph_.type(operand).NumElements() < 8 * graph_.type(base).NumElements()) only_expanded_[base] = false;
     }
   }
@@ -240,6 +243,7 @@ bool FusionGraph::ShouldInline(NodeId id, int64_t cost, int64_t leaves) const {
   if (moves) return uses_[value] <= 2 && cost <= 8;
   if (graph_.type(value).NumElements() == 1) return cost <= 8 && leaves <= 2;
   if (only_expanded_[value]) return cost <= 4 && leaves <= 2;
+  if (only_moved_[value]) return uses_[value] == 1 && cost <= 8 && leaves <= 3;
   return uses_[value] >= 2 && leaves <= 1 && cost <= 2;
 }
 

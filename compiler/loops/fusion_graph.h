@@ -76,6 +76,7 @@ class FusionGraph {
   std::vector<bool> pinned_;
   std::vector<int32_t> uses_;           // per base value: nodes that read it, views looked through
   std::vector<bool> only_expanded_;     // per base value: all readers read it many times over
+  std::vector<bool> only_moved_;        // per base value: all readers are pads, concatenations and gathers
 };
 
 // Positions in a view's operand for `coords` in its result. Empty with a split where Divide (index_expr.h) says so.
