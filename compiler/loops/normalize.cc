@@ -68,13 +68,13 @@ class Normalizer {
     } else if (op == Op::kTake || op == Op::kGather) {
       const ValueId table = graph_.node(id).operands[0];
       const bool view = BaseOf(graph_, table) != table;
-      if ((op == Op::kTake || view) && !StridedAccess(graph_, table)) SetOperand(id, 0, Copy(table));
+      if ((op == Op::kTake || view) && !StridedAccess(graph_, table)) SetOperand(id, 0, Copy(table, false));
     } else if (ir::KindOf(op) == OpKind::kView) {
       const ValueId operand = graph_.node(id).operands[0];
       const bool nests = op != Op::kReshape || StridedAccess(graph_, graph_.node(id).results[0]) ||
                          CanNest(graph_.type(operand).sizes, graph_.type(graph_.node(id).results[0]).sizes);
       if (!nests || copied_.count(operand) > 0) {
-        SetOperand(id, 0, Copy(operand));
+        SetOperand(id, 0, Copy(operand, true));
         pinned_.push_back(graph_.node(id).operands[0]);
       }
     } else if (ir::KindOf(op) == OpKind::kReduction) {
@@ -95,14 +95,15 @@ class Normalizer {
     if (!type.plain || !ir::IsFusable(type.dtype)) return value;
     const std::optional<Strided> access = StridedAccess(graph_, value);
     if (access && (SameStrides(type.sizes, access->strides, type.strides) || !IsDense(type))) return value;
-    return Copy(value);
+    return Copy(value, false);
   }
 
-  ValueId Copy(ValueId value) {
-    const auto [at, added] = copies_.emplace(value, ir::kNoValue);
+  // In memory with contiguous strides, or with the traced ones if they are dense.
+  ValueId Copy(ValueId value, bool contiguous) {
+    const auto [at, added] = copies_.emplace(std::pair(value, contiguous), ir::kNoValue);
     if (!added) return at->second;
     ir::TensorType type = graph_.type(value);
-    if (!IsDense(type)) type = ir::Contiguous(type.dtype, type.sizes);
+    if (contiguous || !IsDense(type)) type = ir::Contiguous(type.dtype, type.sizes);
     const NodeId producer = graph_.value(value).producer;
     std::vector<std::string> sources;
     if (producer != ir::kNoNode) sources = graph_.node(producer).sources;
@@ -134,7 +135,7 @@ class Normalizer {
   const std::set<ValueId>& copied_;
   std::vector<ValueId>& pinned_;
   std::vector<NodeId> order_;
-  std::map<ValueId, ValueId> copies_;
+  std::map<std::pair<ValueId, bool>, ValueId> copies_;
 };
 
 }  // namespace
