@@ -138,35 +138,49 @@ absl::Status DiskIndex::Put(const IndexRow& row) {
   return PutLocked(row);
 }
 
-absl::Status DiskIndex::PutAll(const std::vector<IndexRow>& rows) {
-  absl::MutexLock lock(&mutex_);
-  absl::Status status = Execute("BEGIN IMMEDIATE");
-  for (const IndexRow& row : rows) {
-    if (status.ok()) status = PutLocked(row);
-  }
-  if (status.ok()) status = Execute("COMMIT");
-  if (!status.ok()) Execute("ROLLBACK").IgnoreError();
-  return status;
-}
-
-absl::Status DiskIndex::Remove(const EntryId& id) {
-  absl::MutexLock lock(&mutex_);
+absl::Status DiskIndex::RemoveLocked(const EntryId& id) {
   BindId(remove_.get(), 1, id);
   return Run(remove_.get());
 }
 
-absl::Status DiskIndex::Touch(const std::vector<std::pair<EntryId, uint64_t>>& uses) {
+absl::Status DiskIndex::Remove(const EntryId& id) {
   absl::MutexLock lock(&mutex_);
+  return RemoveLocked(id);
+}
+
+absl::Status DiskIndex::Transaction(size_t count, const std::function<absl::Status(size_t)>& change) {
   absl::Status status = Execute("BEGIN IMMEDIATE");
-  for (const auto& [id, used] : uses) {
-    if (!status.ok()) break;
-    BindId(touch_.get(), 1, id);
-    sqlite3_bind_int64(touch_.get(), 3, static_cast<int64_t>(used));
-    status = Run(touch_.get());
-  }
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < count && status.ok(); ++i) status = change(i);
   if (status.ok()) status = Execute("COMMIT");
   if (!status.ok()) Execute("ROLLBACK").IgnoreError();
   return status;
+}
+
+absl::Status DiskIndex::PutAll(const std::vector<IndexRow>& rows) {
+  absl::MutexLock lock(&mutex_);
+  return Transaction(rows.size(), [&](size_t i) {
+    mutex_.AssertHeld();
+    return PutLocked(rows[i]);
+  });
+}
+
+absl::Status DiskIndex::RemoveAll(const std::vector<EntryId>& ids) {
+  absl::MutexLock lock(&mutex_);
+  return Transaction(ids.size(), [&](size_t i) {
+    mutex_.AssertHeld();
+    return RemoveLocked(ids[i]);
+  });
+}
+
+absl::Status DiskIndex::Touch(const std::vector<std::pair<EntryId, uint64_t>>& uses) {
+  absl::MutexLock lock(&mutex_);
+  return Transaction(uses.size(), [&](size_t i) {
+    mutex_.AssertHeld();
+    BindId(touch_.get(), 1, uses[i].first);
+    sqlite3_bind_int64(touch_.get(), 3, static_cast<int64_t>(uses[i].second));
+    return Run(touch_.get());
+  });
 }
 
 absl::Status DiskIndex::Execute(const char* sql) {

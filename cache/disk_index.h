@@ -46,6 +46,7 @@ class DiskIndex {
   absl::Status Put(const IndexRow& row);
   absl::Status PutAll(const std::vector<IndexRow>& rows);
   absl::Status Remove(const EntryId& id);
+  absl::Status RemoveAll(const std::vector<EntryId>& ids);
   // Sets the time of last use where there is a row.
   absl::Status Touch(const std::vector<std::pair<EntryId, uint64_t>>& uses);
 
@@ -61,6 +62,10 @@ class DiskIndex {
   explicit DiskIndex(std::unique_ptr<sqlite3, CloseDatabase> database) : database_(std::move(database)) {}
   absl::Status Prepare();
   absl::Status PutLocked(const IndexRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status RemoveLocked(const EntryId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls `change(i)` for i in [0, count) in one transaction; all or nothing.
+  absl::Status Transaction(size_t count, const std::function<absl::Status(size_t)>& change)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Execute(const char* sql);
   absl::StatusOr<Statement> Compile(const char* sql);
   // Runs a statement that returns no rows, and makes it ready for the next time.

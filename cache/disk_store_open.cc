@@ -179,15 +179,19 @@ void DiskStore::SweepRows() {
     ids.reserve(lru_.size());
     for (const auto& item : lru_.order()) ids.push_back(item.id);
   }
+  std::vector<EntryId> gone;
   for (const EntryId& id : ids) {
-    if (stopping_) return;
+    if (stopping_) break;
     if (!absl::IsNotFound(env_.FileSize(PathOf(id)).status())) continue;
     absl::MutexLock stripe(&StripeOf(id));
     if (!absl::IsNotFound(env_.FileSize(PathOf(id)).status())) continue;
-    Forget(id);
+    gone.push_back(id);
     absl::MutexLock lock(&mutex_);
+    lru_.Remove(id);
     ++sweep_report_.rows_removed;
   }
+  // An entry that was written again since then loses its row, not its file: the next sweep adopts it.
+  NoteIndex(index_->RemoveAll(gone));
 }
 
 }  // namespace stepone

@@ -65,6 +65,16 @@ class HeldLock final : public FileLock {
   Descriptor file_;
 };
 
+absl::Status MakeOneFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0) {
+    return chmod(path.c_str(), 0700) == 0 ? absl::OkStatus() : FileErrno(errno, "set the mode of", path);
+  }
+  const int error = errno;
+  struct stat info;
+  if (error == EEXIST && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
+  return FileErrno(error, "make the folder", path);
+}
+
 class RealFileEnv final : public FileEnv {
  public:
   absl::StatusOr<std::string> ReadFile(const std::string& path) override { return ReadPrefix(path, SIZE_MAX); }
@@ -136,20 +146,11 @@ class RealFileEnv final : public FileEnv {
   }
 
   absl::Status MakeFolder(const std::string& path) override {
-    if (mkdir(path.c_str(), 0700) == 0) {
-      if (chmod(path.c_str(), 0700) != 0) return FileErrno(errno, "set the mode of", path);
-      return absl::OkStatus();
-    }
-    const int error = errno;
-    if (error == EEXIST) {
-      struct stat info;
-      if (stat(path.c_str(), &info) != 0) return FileErrno(errno, "examine", path);
-      return S_ISDIR(info.st_mode) ? absl::OkStatus() : FileErrno(EEXIST, "make the folder", path);
-    }
+    absl::Status status = MakeOneFolder(path);
     const size_t slash = path.find_last_of('/');
-    if (error != ENOENT || slash == std::string::npos || slash == 0) return FileErrno(error, "make the folder", path);
-    absl::Status parent = MakeFolder(path.substr(0, slash));
-    return parent.ok() ? MakeFolder(path) : parent;
+    if (!absl::IsNotFound(status) || slash == std::string::npos || slash == 0) return status;
+    if (absl::Status parent = MakeFolder(path.substr(0, slash)); !parent.ok()) return parent;
+    return MakeOneFolder(path);
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
