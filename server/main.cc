@@ -37,7 +37,7 @@ std::vector<std::string> WorkerEnvironment() {
 sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGALRM}) sigaddset(&signals, signal);
   return signals;
 }
 
@@ -57,15 +57,15 @@ void Serve(Server& server, const ServerConfig& config) {
     const bool idle = config.idle_exit_seconds > 0 && server.IdleFor() > absl::Seconds(config.idle_exit_seconds);
     if (signal == SIGUSR1) {
       spdlog::info("counters:\n{}", server.MetricsText());
-    } else if (signal != 0 && drain.joinable()) {
+    } else if ((signal == SIGTERM || signal == SIGINT) && drain.joinable()) {
       spdlog::warn("second signal: ending at once");
       _exit(128 + signal);   // the workers die with this process
-    } else if ((signal != 0 || idle) && !drain.joinable()) {
+    } else if ((signal == SIGTERM || signal == SIGINT || idle) && !drain.joinable()) {
       spdlog::info(idle ? "nobody asked for a while: ending" : "draining");
       drain = std::thread([&server, &config, &drained] {
         server.Drain(absl::Seconds(config.drain_seconds));
         drained = true;
-        kill(getpid(), SIGUSR1);   // so that the loop above looks at once
+        kill(getpid(), SIGALRM);   // so that the loop above looks at once
       });
     }
   }

@@ -131,7 +131,7 @@ absl::Status Server::Parts::Open(std::vector<std::string> environment) {
   absl::StatusOr<OpenedStore> opened = OpenStore(std::move(store_config));
   if (!opened.ok()) return opened.status();
   store = *std::move(opened);
-  spdlog::info("store: {}", store.description);
+  spdlog::info("{}", store.description);
 
   executor = std::make_unique<Executor>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8),
                                         /*max_waiting=*/10'000);

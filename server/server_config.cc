@@ -12,7 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/strings/str_split.h"
 #include "server/version.h"
 
@@ -162,6 +164,18 @@ absl::Status Complete(ServerConfig& c, const Environment& environment) {
   return absl::OkStatus();
 }
 
+// As the file format wants values: strings in quotes, also within a list.
+std::string Quote(absl::string_view value) {
+  if (absl::ConsumePrefix(&value, "[") && absl::ConsumeSuffix(&value, "]")) {
+    std::vector<std::string> elements;
+    for (absl::string_view element : absl::StrSplit(value, ',', absl::SkipEmpty())) elements.push_back(Quote(element));
+    return absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
+  }
+  double number;
+  const bool bare = absl::SimpleAtod(value, &number) || value == "true" || value == "false";
+  return bare ? std::string(value) : absl::StrCat("\"", value, "\"");
+}
+
 // The configuration as a file that --config reads.
 std::string Print(const ServerConfig& config) {
   ServerConfig shown = config;
@@ -177,11 +191,7 @@ std::string Print(const ServerConfig& config) {
     std::string value = option->get_default_str();
     if (option->get_lnames()[0] == "read-only-store") value = shown.read_only_store ? "true" : "false";
     if (option->get_lnames()[0] == "share-kernels") value = shown.share_kernels ? "true" : "false";
-    if (option->get_expected_max() <= 1 && !absl::StartsWith(value, "[")) {
-      double number;
-      const bool bare = absl::SimpleAtod(value, &number) || value == "true" || value == "false";
-      if (!bare) value = "\"" + value + "\"";
-    }
+    value = Quote(value);
     absl::StrAppend(&text, "# ", option->get_description(), "\n", option->get_lnames()[0], " = ", value, "\n");
   }
   return text;
