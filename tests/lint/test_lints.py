@@ -93,6 +93,8 @@ def test_an_unlisted_source_is_found(tree):
     root = tree(
         {
             "cache/CMakeLists.txt": "add_library(c STATIC lru.cc sub/deep.cc)\n# forgotten.cc\nforeach(n one two)\n",
+            "cache/below/CMakeLists.txt": "add_library(d STATIC ../above.cc)\n",
+            "cache/above.cc": "",
             "cache/lru.cc": "",
             "cache/sub/deep.cc": "",
             "cache/one.cc": "",
