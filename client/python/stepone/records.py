@@ -78,9 +78,7 @@ class Report(dict):
 
 def report() -> Report:
     """Graphs in the order of their compilation, eager fall-backs by reason, notes, and all counters."""
-    with _lock:
-        records = list(_records)
-    graphs = [record.as_dict() for record in records]
+    graphs = [record.as_dict() for record in all_records()]
     eager = collections.Counter(g["eager_reason"] for g in graphs if g["eager_reason"])
     notes = list(dict.fromkeys(note for g in graphs for note in g["notes"]))
     return Report(graphs=graphs, eager=dict(eager), notes=notes, counters=counters())
@@ -105,6 +103,11 @@ def new_record(role: str, mode: str, binding: tuple) -> GraphRecord:
         _records.append(record)
         _counters["graphs"] += 1
     return record
+
+
+def all_records() -> list[GraphRecord]:
+    with _lock:
+        return list(_records)
 
 
 def warn_once(cause: str, message: str) -> None:
