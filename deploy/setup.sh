@@ -40,7 +40,7 @@ make_venv() {
     return
   fi
   say "Python packages: installing deploy/requirements.txt into .venv"
-  .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r deploy/requirements.txt
+  .venv/bin/python -m pip install --disable-pip-version-check --no-compile --progress-bar off -r deploy/requirements.txt
   cp deploy/requirements.txt "$stamp"
 }
 
