@@ -12,6 +12,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from stepone import records
 from stepone.compiled_graph import CompiledGraph
 from stepone.config import Settings
+from stepone.undefined_gradients import GradientSources, keep_undefined
 
 # Key in GraphModule.meta under which the partition function leaves the request for the compilers.
 _META_KEY = "stepone_compiled_graph"
@@ -30,7 +31,7 @@ def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None =
         fw_compiler=compilers.forward, bw_compiler=compilers.backward, inference_compiler=compilers.inference,
         partition_fn=compilers.partition)
     try:
-        return compiler(gm, example_inputs)
+        compiled = compiler(gm, example_inputs)
     except TorchDynamoException:
         raise   # Dynamo's own control flow: restarts, graph breaks
     except Exception as error:
@@ -39,6 +40,8 @@ def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None =
             f"a captured graph runs eagerly, AOTAutograd can't trace it: {type(error).__name__}: {error}"))
         records.log.debug("stepone: AOTAutograd failed", exc_info=True)
         return gm.forward
+    sources = compilers.gradient_sources
+    return keep_undefined(compiled, sources) if sources is not None and sources.may_differ() else compiled
 
 
 def explain() -> list[dict]:
@@ -52,6 +55,7 @@ class _Compilers:
 
     def __init__(self, settings):
         self._settings = settings
+        self.gradient_sources = None
 
     def partition(self, joint_module, joint_inputs, **kwargs):
         """Splits the joint graph, and submits both halves at once: AOTAutograd lowers the backward only when it is
@@ -60,6 +64,7 @@ class _Compilers:
         forward, backward = min_cut_rematerialization_partition(joint_module, joint_inputs, **kwargs)
         for module, role, static in ((forward, "forward", _static_inputs()), (backward, "backward", ())):
             module.meta[_META_KEY] = self._submit(module, role, static)
+        self.gradient_sources = GradientSources(backward)
         # AOTAutograd copies the module before it lowers it, in case that changes it. Ours does not, and copying a
         # thousand nodes with their metadata takes longer than compiling them.
         backward.__dict__["__deepcopy__"] = lambda memo: backward
