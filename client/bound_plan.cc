@@ -55,6 +55,7 @@ void BoundPlan::FindPlaces() {
   places.resize(count);
   views.resize(count);
   may_write.assign(count, false);
+  view_returned.assign(count, false);
   for (uint32_t i = 0; i < count; ++i) {
     Place& place = places[i];
     for (place.root = i; buffer(place.root).storage == Storage::kView; place.root = buffer(place.root).index) {
@@ -91,7 +92,9 @@ void BoundPlan::BindCalls() {
     }
   }
   for (const OutputSpec& output : plan().outputs) {
-    if (output.kind == OutputSpec::Kind::kBuffer) mark(output.buffer);
+    if (output.kind != OutputSpec::Kind::kBuffer) continue;
+    mark(output.buffer);
+    if (places[output.buffer].root != output.buffer) view_returned[places[output.buffer].root] = true;
   }
 }
 

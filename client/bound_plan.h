@@ -42,6 +42,7 @@ struct BoundPlan {
   std::vector<StepInfo> steps;
   std::vector<uint32_t> unused_outputs;         // OUTPUT buffers that no step uses
   std::vector<bool> may_write;                  // by buffer, roots only: some step may write into it
+  std::vector<bool> view_returned;              // by buffer, roots only: an output is a view of it
   std::vector<uint32_t> arena_roots;
   std::vector<uint32_t> constant_roots;
   std::vector<at::Tensor> constants;            // by position in constant_roots

@@ -70,7 +70,21 @@ void Executable::GiveFrame(std::unique_ptr<Frame> frame) const {
   idle_frames_.push_back(std::move(frame));
 }
 
+std::string Executable::InputMismatch(const std::vector<c10::IValue>& inputs) const {
+  return client::InputMismatch(bound_, inputs);
+}
+
 std::vector<c10::IValue> Executable::Run(std::vector<c10::IValue> inputs) const {
+  if (const std::string why = InputMismatch(inputs); !why.empty()) {
+    const ExecutionCounters failed{/*runs=*/1, 0, 0, 0, /*errors=*/1};
+    counters_.Add(failed);
+    ProcessCounters().Add(failed);
+    TORCH_CHECK_VALUE(false, "stepone: ", why);
+  }
+  return RunChecked(std::move(inputs));
+}
+
+std::vector<c10::IValue> Executable::RunChecked(std::vector<c10::IValue> inputs) const {
   const BelowAutograd guard;
   std::unique_ptr<Frame> frame = TakeFrame();
   std::vector<c10::IValue> outputs;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
@@ -39,6 +40,11 @@ class Executable {
   // range, c10::Error for a division by zero and for whatever an ATen call throws. After a throw no later step has run;
   // tensors that the plan mutates may have been written.
   std::vector<c10::IValue> Run(std::vector<c10::IValue> inputs) const;
+
+  // Run() in two parts, for callers that want to know before they give their inputs away: why the plan can't run on
+  // them (empty: it can), and the run itself, which REQUIRES that there was nothing against the inputs.
+  std::string InputMismatch(const std::vector<c10::IValue>& inputs) const;
+  std::vector<c10::IValue> RunChecked(std::vector<c10::IValue> inputs) const;
 
   const Plan& plan() const { return bound_.plan(); }
   int64_t num_launches() const { return bound_.num_launches; }

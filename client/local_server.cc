@@ -31,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSocketName[] = "server.sock";
+constexpr char kIdleExit[] = "--idle-exit-seconds=1800";
 constexpr size_t kLogTailBytes = 2000;
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(10);
 
@@ -118,8 +119,8 @@ absl::StatusOr<int> Spawn(const ClientConfig& config, const std::string& home, c
   // Descriptor 3, the pipe, is inherited by the server and by nobody else.
   const std::string log = home + "/server.log";
   std::vector<std::string> arguments = {"sh", "-c", "log=$1; shift; \"$@\" </dev/null >>\"$log\" 2>&1 &", "sh", log,
-                                        server, StrCat("--home=", home), StrCat("--listen=unix:", home, "/", kSocketName),
-                                        "--local"};
+                                        server, StrCat("--listen=unix:", home, "/", kSocketName),
+                                        StrCat("--state-dir=", home, "/server"), kIdleExit};
   arguments.insert(arguments.end(), config.server_arguments.begin(), config.server_arguments.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

@@ -55,7 +55,38 @@ void Fail(int32_t status, const KernelInfo& kernel) {
   TORCH_CHECK(false, "stepone: kernel ", kernel.name, " returned the unknown status ", status);
 }
 
+// Why one input does not fit, or nothing.
+std::string Mismatch(const BoundPlan& bound, const InputSpec& spec, const c10::IValue& value) {
+  if (spec.unused || spec.kind == InputSpec::Kind::kIgnored) return "";
+  if (spec.kind == InputSpec::Kind::kInt) {
+    if (value.isInt() && value.toInt() == spec.int_value) return "";
+    return c10::str("is ", value, ", the plan is for the size ", spec.int_value);
+  }
+  if (spec.kind == InputSpec::Kind::kHostScalar) return value.isScalar() ? "" : "is no number";
+  const Buffer& buffer = bound.buffer(spec.buffer);
+  if (buffer.opaque) return "";
+  if (!value.isTensor()) return c10::str("is no tensor, the plan expects ", Describe(buffer));
+  const at::Tensor& tensor = value.toTensor();
+  if (!Matches(tensor, buffer)) return c10::str("is ", Describe(tensor), ", the plan expects ", Describe(buffer), " on cpu");
+  if (!tensor.has_storage()) return "has no memory of its own";
+  if (bound.view_returned[spec.buffer] && !SameLayout(tensor, buffer)) {
+    return "has other strides than the plan was made for, and a view of it is returned";
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string InputMismatch(const BoundPlan& bound, const std::vector<c10::IValue>& inputs) {
+  const std::vector<InputSpec>& specs = bound.plan().inputs;
+  if (inputs.size() != specs.size()) {
+    return c10::str("got ", inputs.size(), " inputs, the plan has ", specs.size());
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (std::string why = Mismatch(bound, specs[i], inputs[i]); !why.empty()) return c10::str("input ", i, " ", why);
+  }
+  return "";
+}
 
 Frame::Frame(const BoundPlan& bound) : pointers(bound.places.size(), nullptr), values(bound.places.size()) {}
 
@@ -113,23 +144,12 @@ at::Tensor PlanRun::Fit(const at::Tensor& tensor, const Buffer& buffer) {
 
 void PlanRun::BindInput(size_t index, c10::IValue value) {
   const InputSpec& spec = bound_.plan().inputs[index];
-  if (spec.unused || spec.kind == InputSpec::Kind::kIgnored) return;
-  if (spec.kind == InputSpec::Kind::kInt) {
-    TORCH_CHECK_VALUE(value.isInt() && value.toInt() == spec.int_value, "stepone: input ", index, " is ", value,
-                      ", the plan is for the size ", spec.int_value);
-    return;
-  }
+  if (spec.unused || spec.kind == InputSpec::Kind::kIgnored || spec.kind == InputSpec::Kind::kInt) return;
   const Buffer& buffer = bound_.buffer(spec.buffer);
-  if (spec.kind == InputSpec::Kind::kHostScalar) {
-    TORCH_CHECK_VALUE(value.isScalar(), "stepone: input ", index, " is no number");
-  }
   if (buffer.opaque) {
     Define(spec.buffer, std::move(value));
     return;
   }
-  TORCH_CHECK_VALUE(value.isTensor() && Matches(value.toTensor(), buffer), "stepone: input ", index, " is ",
-                    value.isTensor() ? Describe(value.toTensor()) : "no tensor", ", the plan expects ",
-                    Describe(buffer), " on cpu");
   at::Tensor tensor = std::move(value).toTensor();
   at::Tensor fitting = Fit(tensor, buffer);
   if (!fitting.is_same(tensor)) stands_.push_back(Stand{spec.buffer, std::move(tensor)});
@@ -138,8 +158,6 @@ void PlanRun::BindInput(size_t index, c10::IValue value) {
 
 std::vector<c10::IValue> PlanRun::Execute(std::vector<c10::IValue> inputs) {
   const Plan& plan = bound_.plan();
-  TORCH_CHECK_VALUE(inputs.size() == plan.inputs.size(), "stepone: got ", inputs.size(), " inputs, the plan has ",
-                    plan.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) BindInput(i, std::move(inputs[i]));
   inputs.clear();
   for (uint32_t root : bound_.unused_outputs) Define(root, NewOutput(bound_.buffer(root)));
@@ -234,9 +252,7 @@ c10::IValue PlanRun::TakeOutput(const OutputSpec& spec) {
   const uint32_t root = bound_.places[spec.buffer].root;
   for (const Stand& stand : stands_) {
     if (stand.buffer != root) continue;
-    TORCH_CHECK_VALUE(spec.buffer == root, "stepone: a view of an input is returned, and the input's strides are not "
-                      "those that the plan was made for");
-    return stand.original;
+    return stand.original;   // never a view of it: InputMismatch() sees to that
   }
   const at::Tensor tensor = value.toTensor();
   // What an ATen step returned may be a view of scratch memory, and constants belong to all runs: the caller gets a

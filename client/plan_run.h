@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
@@ -37,6 +38,9 @@ struct Frame {
   std::vector<c10::IValue> values;     // by buffer: tensor or host value
 };
 
+// Why the plan can't run on `inputs`; empty when it can.
+std::string InputMismatch(const BoundPlan& bound, const std::vector<c10::IValue>& inputs);
+
 // Not thread-safe; lives for one run.
 class PlanRun {
  public:
@@ -46,7 +50,7 @@ class PlanRun {
   PlanRun& operator=(const PlanRun&) = delete;
   ~PlanRun();   // lets go of all tensors of this run
 
-  // See Executable::Run().
+  // See Executable::Run(). REQUIRES: InputMismatch() has nothing against `inputs`.
   std::vector<c10::IValue> Execute(std::vector<c10::IValue> inputs);
   const ExecutionCounters& counters() const { return counters_; }
 

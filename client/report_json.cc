@@ -50,12 +50,13 @@ void WriteKernels(JsonWriter& json, const v1::Manifest& manifest) {
     json.Integer("bytes_moved", kernel.bytes_moved());
     json.Integer("flops", kernel.flops());
     json.Text("object", Hex(manifest.objects(static_cast<int>(kernel.object())).digest()));
-    if (const auto found = records.find(kernel.name()); found != records.end()) {
-      json.Flag("reused", found->second->reused());
-      json.Number("codegen_ms", found->second->codegen_ms());
-      json.Number("compile_ms", found->second->compile_ms());
-      json.Number("link_ms", found->second->link_ms());
-    }
+    const auto found = records.find(kernel.name());
+    const v1::KernelRecord& record =
+        found != records.end() ? *found->second : v1::KernelRecord::default_instance();
+    json.Flag("reused", record.reused());
+    json.Number("codegen_ms", record.codegen_ms());
+    json.Number("compile_ms", record.compile_ms());
+    json.Number("link_ms", record.link_ms());
     json.EndObject();
   }
   json.EndList();
