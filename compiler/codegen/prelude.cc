@@ -25,6 +25,7 @@ typedef long vl S1_LANES(@W);
 typedef unsigned long vul S1_LANES(@W);
 #define s1_as __builtin_astype
 #define s1_to __builtin_convertvector
+#define s1_fma __builtin_elementwise_fma
 )";
 
 std::string Iota(int lanes) {
@@ -66,7 +67,7 @@ struct Library {
 Library MakeLibrary(int lanes) {
   Library library;
   for (auto part : {MaskPieces(lanes), MemoryPieces(lanes), ReductionPieces(lanes), IntegerAndFloatPieces(),
-                    FloatMathPieces(), DoubleMathPieces()}) {
+                    DoubleMathPieces(), FloatMathPieces()}) {
     for (Piece& piece : part) library.pieces.push_back(std::move(piece));
   }
   for (const Piece& piece : library.pieces) library.needs.push_back(HelperNames(piece.text));
