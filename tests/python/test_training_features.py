@@ -156,3 +156,35 @@ def test_the_report_names_what_happened(capsys):
     assert set(graph["phases_ms"]) == {"export", "wait", "load", "queue", "compile", "request"}
     assert any("max-autotune" in note for note in report["notes"]), "a mode that does not differ must say so"
     assert graph["key"][:12] in str(report)
+
+
+def test_a_head_that_the_loss_does_not_use_gets_no_gradient():
+    class TwoHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.used(x), self.unused(x)
+
+    _, ours, runner = twin(TwoHeads)
+    x = torch.randn(4, 3)
+    runner(x)[0].sum().backward()
+    assert gradients(ours).keys() == {"used.weight", "used.bias"}
+    sum(output.sum() for output in runner(x)).backward()
+    assert gradients(ours).keys() == {"used.weight", "used.bias", "unused.weight", "unused.bias"}
+    torch.testing.assert_close(ours.unused.weight.grad, x.sum(0).expand(2, 3))
+    torch.testing.assert_close(ours.used.weight.grad, 2 * x.sum(0).expand(2, 3))
+    assert_all_compiled()
+
+
+def test_dropout_that_is_off_hands_back_its_very_input():
+    def change(h):
+        same = nn.functional.dropout(h * 1, 0.4, training=False)
+        seen = same.detach()
+        nn.functional.dropout(same, 0.0).add_(1)
+        return same, seen
+
+    h = torch.full((3,), 2.0)
+    for result in torch.compile(change, backend="stepone")(h):
+        assert result.tolist() == [3.0] * 3

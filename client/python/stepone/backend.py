@@ -26,6 +26,7 @@ def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None =
     Whatever else fails, the graph runs eagerly and a warning says why.
     """
     settings = Settings.from_env().with_options(mode, options)
+    _remove_inactive_dropout(gm)
     compilers = _Compilers(settings)
     compiler = aot_autograd(
         fw_compiler=compilers.forward, bw_compiler=compilers.backward, inference_compiler=compilers.inference,
@@ -91,6 +92,20 @@ class _Compilers:
         _live_graphs.add(graph)
         graph.prefetch()
         return graph
+
+
+def _remove_inactive_dropout(gm):
+    """Dropout that is switched off returns its very input, so a change of the result in place is one of the input. That
+    alias is lost in AOTAutograd's functionalization; without the call there is none to lose."""
+    changed = False
+    for node in gm.graph.find_nodes(op="call_function", target=torch.nn.functional.dropout):
+        given = dict(zip(("input", "p", "training", "inplace"), node.args)) | node.kwargs
+        if given.get("training", True) is False or given.get("p", 0.5) == 0:
+            node.replace_all_uses_with(given["input"])
+            gm.graph.erase_node(node)
+            changed = True
+    if changed:
+        gm.recompile()
 
 
 def _save_random_values(joint_module):
