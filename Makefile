@@ -10,7 +10,7 @@ PY := .venv/bin/python
 # Lets checkouts in different folders share compiled objects.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
-BENCHES := $(patsubst tests/bench/%.py,%,$(filter-out tests/bench/\_%,$(wildcard tests/bench/*.py)))
+BENCHES := $(filter-out _%,$(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
 
 .PHONY: help setup build demo test serve bench lint clean
 
