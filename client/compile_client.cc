@@ -15,7 +15,7 @@
 namespace stepone::client {
 namespace {
 
-constexpr char kClientVersion[] = "stepone-client 0.1.0";
+constexpr char kClientVersion[] = "stepone-client/0.1.0";
 constexpr absl::Duration kLookupTimeout = absl::Seconds(30);
 
 }  // namespace
