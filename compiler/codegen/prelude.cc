@@ -23,7 +23,7 @@ typedef int vi S1_LANES(@W);
 typedef unsigned vu S1_LANES(@W);
 typedef long vl S1_LANES(@W);
 typedef unsigned long vul S1_LANES(@W);
-#define s1_as __builtin_astype
+#define s1_as(x, type) ((type)(x))
 #define s1_to __builtin_convertvector
 #define s1_fma __builtin_elementwise_fma
 )";
