@@ -24,6 +24,7 @@ typedef unsigned vu S1_LANES(@W);
 typedef long vl S1_LANES(@W);
 typedef unsigned long vul S1_LANES(@W);
 #define s1_as(x, type) ((type)(x))
+#define s1_bits(x, t) ({ __auto_type s1_x = (x); t s1_y; __builtin_memcpy(&s1_y, &s1_x, sizeof s1_y); s1_y; })
 #define s1_to __builtin_convertvector
 #define s1_fma __builtin_elementwise_fma
 )";

@@ -27,8 +27,8 @@ Conversion ConversionOf(DType type) {
     case DType::kFloat16: return {"s1_to(h, vf)", "s1_to(x, @v)", "(float)e", "(_Float16)y"};
     case DType::kBFloat16:
       // Values of this dtype are rounded already, so the upper half is all there is.
-      return {"s1_as(s1_to(h, vu) << 16, vf)", "s1_to(s1_as(x, vu) >> 16, @v)", "s1_as((unsigned)e << 16, float)",
-              "(unsigned short)(s1_as(y, unsigned) >> 16)"};
+      return {"s1_as(s1_to(h, vu) << 16, vf)", "s1_to(s1_as(x, vu) >> 16, @v)", "s1_bits((unsigned)e << 16, float)",
+              "(unsigned short)(s1_bits(y, unsigned) >> 16)"};
     case DType::kBool: return {"s1_to(h, vi) != 0", "s1_to(x & 1, @v)", "-(e != 0)", "(unsigned char)(y & 1)"};
     case DType::kInt16:
     case DType::kInt8:

@@ -91,7 +91,7 @@ constexpr std::pair<const char*, const char*> kPerFloat[] = {
      "  if (!(y > 0) || !(x <= @BIG)) return (a * b) / (a * b);\n"
      "  if (!(y <= @BIG)) return y != y ? y : a;\n"
      "  while (x >= y) {\n    @s t = y;\n    for (@s u = t + t; u <= x; u = t + t) t = u;\n    x -= t;\n  }\n"
-     "  return s1_as((@m)(s1_as(x, @m) | (s1_as(a, @m) & @SIGN)), @s);\n}\n"},
+     "  return s1_bits((@m)(s1_bits(x, @m) | (s1_bits(a, @m) & @SIGN)), @s);\n}\n"},
     // C's fmod. While the quotient is small, truncation and one fused step give the remainder exactly, but for a
     // quotient that was rounded up to the next integer.
     {"s1_fmod_@k",

@@ -123,7 +123,7 @@ constexpr char kErf[] =
 constexpr char kReduceLane[] =
     "static __attribute__((noinline)) double s1_reduce_lane_d(double x, int* quadrant) {\n"
     "  static const unsigned two_over_pi[] = {0, 0, @words};\n"
-    "  unsigned long b = s1_as(x, unsigned long);\n"
+    "  unsigned long b = s1_bits(x, unsigned long);\n"
     "  int e = (int)(b >> 52 & 2047);\n  *quadrant = 0;\n"
     "  if (e == 2047) return x - x;\n  if (e < 1023 - 20) return x;\n"
     "  unsigned long m = (b & 0xfffffffffffffu) | 0x10000000000000u;\n"
