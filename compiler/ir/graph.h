@@ -20,6 +20,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -132,7 +133,7 @@ struct Constant {
 
 enum class Role : uint8_t { kForward = 1, kBackward = 2, kJoint = 3, kInference = 4 };
 
-// Not thread-safe. Ids are dense and stay valid; nodes() is in topological order.
+// Not thread-safe. Ids are dense and stay valid, and so do references to values and nodes; order() is topological.
 class Graph {
  public:
   Role role = Role::kForward;
@@ -173,8 +174,9 @@ class Graph {
   bool RemoveDead();
 
  private:
-  std::vector<Value> values_;
-  std::vector<Node> nodes_;
+  // Deques: references to values and nodes stay valid while more are added.
+  std::deque<Value> values_;
+  std::deque<Node> nodes_;
   std::vector<NodeId> order_;
 };
 

@@ -34,25 +34,29 @@ class Walk {
   }
 
   bool Run(const std::function<Rewrite(ir::Graph&, Node&)>& visit) {
-    bool changed = false;
     for (const NodeId id : graph_.order()) {
       Node& node = graph_.node(id);
-      for (ValueId& operand : node.operands) operand = replacements_[operand];
+      for (ValueId& operand : node.operands) Update(operand);
       if (node.call != nullptr) continue;
       while (true) {
         const Rewrite rewrite = visit(graph_, node);
-        changed |= rewrite.changed;
-        if (rewrite.stands_for != kNoValue) changed |= Replace(node.results[0], rewrite.stands_for);
+        changed_ |= rewrite.changed;
+        if (rewrite.stands_for != kNoValue) Replace(node.results[0], rewrite.stands_for);
         if (!rewrite.changed || rewrite.stands_for != kNoValue) break;
       }
     }
     for (ir::Output& output : graph_.outputs) {
-      if (output.value != kNoValue) output.value = replacements_[output.value];
+      if (output.value != kNoValue) Update(output.value);
     }
-    return changed;
+    return changed_;
   }
 
  private:
+  void Update(ValueId& use) {
+    changed_ |= replacements_[use] != use;
+    use = replacements_[use];
+  }
+
   // Made by a kernel for itself, so that its layout is ours to choose and its memory nobody else's.
   bool IsFresh(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
@@ -61,25 +65,27 @@ class Walk {
     return kind != OpKind::kView && kind != OpKind::kExtern && kind != OpKind::kSeed;
   }
 
-  bool Replace(ValueId from, ValueId to) {
+  // Where that may be; a replaced value without uses is no change of the graph.
+  void Replace(ValueId from, ValueId to) {
     const Seen& source = seen_[from];
     Seen& target = seen_[to];
-    if (source.mutated || target.mutated) return false;
-    if (source.output && (target.output || !IsFresh(to))) return false;
+    if (source.mutated || target.mutated) return;
+    if (source.output && (target.output || !IsFresh(to))) return;
     const auto& strides = graph_.type(from).strides;
     if ((source.output || source.by_call) && strides != graph_.type(to).strides) {
-      if (target.output || target.by_call || !IsFresh(to)) return false;
+      if (target.output || target.by_call || !IsFresh(to)) return;
       graph_.value(to).type.strides = strides;
+      changed_ = true;
     }
     target.output |= source.output;
     target.by_call |= source.by_call;
     replacements_[from] = to;
-    return true;
   }
 
   ir::Graph& graph_;
   std::vector<Seen> seen_;
   std::vector<ValueId> replacements_;
+  bool changed_ = false;
 };
 
 }  // namespace

@@ -91,7 +91,8 @@ Results IntegerLikeDiv(CallSite& site, bool floor) {
   if (floor) {
     result = Binary(Op::kFloorDiv, pair.a, pair.b);
   } else if (IsFloat(pair.common)) {
-    result = Unary(Op::kTrunc, Binary(Op::kDiv, pair.a, pair.b));
+    // torch's kernel rounds the quotient of 16-bit floats before it cuts it.
+    result = Unary(Op::kTrunc, Wide(Cast(Binary(Op::kDiv, pair.a, pair.b), pair.common)));
   } else {
     result = Binary(Op::kTruncDiv, pair.a, pair.b);
   }
