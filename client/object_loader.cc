@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "proto/str_cat.h"
 
@@ -22,6 +25,16 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
   return absl::OkStatus();
 }
 
+// A path to the open file `fd` that no call returned before. The dynamic loader takes a path that it has seen for the
+// library that it loaded from there, and descriptors' numbers are used again; so each path writes a serial number as
+// separators that mean nothing, "/." for 1 and "//" for 0.
+std::string UniquePath(int fd) {
+  static std::atomic<uint64_t> serial{0};
+  std::string path = "/proc/self/fd";
+  for (uint64_t rest = ++serial; rest != 0; rest >>= 1) path += (rest & 1) != 0 ? "/." : "//";
+  return StrCat(path, "/", fd);
+}
+
 // dlopen() of bytes in memory. The library keeps no name in the file system.
 absl::StatusOr<void*> OpenBytes(const Digest& digest, std::string_view bytes) {
   const int fd = memfd_create(StrCat("stepone-", digest.Hex().substr(0, 16)).c_str(), MFD_CLOEXEC);
@@ -29,7 +42,7 @@ absl::StatusOr<void*> OpenBytes(const Digest& digest, std::string_view bytes) {
   absl::Status status = WriteAll(fd, bytes);
   void* handle = nullptr;
   if (status.ok()) {
-    handle = dlopen(StrCat("/proc/self/fd/", fd).c_str(), RTLD_NOW | RTLD_LOCAL);
+    handle = dlopen(UniquePath(fd).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       const char* reason = dlerror();
       status = absl::DataLossError(StrCat("object ", digest.Hex(), " can't be mapped: ", reason ? reason : "unknown"));
