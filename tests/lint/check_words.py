@@ -8,7 +8,7 @@ from findings import Finding, project_files
 # pattern -> what to do instead. Written in two halves so that this file passes its own check.
 BANNED = {
     r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b": "finish it, or describe the limit in the README",
-    r"(?<![\w.$})*-])/(wo" r"rk|ho" r"me|ro" r"ot)/": "a path of one machine; use a path relative to the project or to the user's directories",
+    r"(?<![\w.$})*-])/(wo" r"rk|ro" r"ot)/": "a path of one machine; use a path relative to the project or to the user's directories",
     r"\b(py" r"pi\.org|pythonho" r"sted\.org|download\.py" r"torch\.org|deb\.deb" r"ian\.org|security\.deb" r"ian\.org)\b": (
         "a registry's host; the package manager's own configuration knows where packages are"
     ),

@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import check_docs  # noqa: E402
 import check_file_size  # noqa: E402
 import check_format  # noqa: E402
 import check_function_size  # noqa: E402
@@ -159,3 +160,14 @@ def test_banned_words_are_found(tree):
         }
     )
     assert places(check_words.find(root)) == [("README.md", 1), ("README.md", 2), ("cache/a.cc", 1)]
+
+
+def test_missing_maps_and_dead_links_are_found(tree):
+    root = tree(
+        {
+            "cache/lru.cc": "",
+            "proto/README.md": "[lru](../cache/lru.cc) `cache/lru.cc` `cache/<name>.cc` [web](https://example.org)\n",
+            "README.md": "[gone](cache/gone.md)\n`cache/gone.cc`\n",
+        }
+    )
+    assert places(check_docs.find(root)) == [("cache/README.md", 1), ("README.md", 1), ("README.md", 2)]
