@@ -66,9 +66,10 @@ at::Tensor NewOutput(const Buffer& buffer) {
 }
 
 at::Tensor ViewTensor(const at::Tensor& base, const Buffer& buffer, int64_t offset) {
+  // The base's keys, not the backend's alone: this constructor adds none, and a tensor without those of autograd passes
+  // for one made in inference mode, which no later forward may save.
   at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
-                                                             c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                             TypeOf(buffer));
+                                                             base.key_set(), TypeOf(buffer));
   view.unsafeGetTensorImpl()->set_storage_offset(base.storage_offset() + offset);
   view.unsafeGetTensorImpl()->set_sizes_and_strides(buffer.sizes, buffer.strides);
   return view;
