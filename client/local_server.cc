@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr char kSocketName[] = "server.sock";
 constexpr char kIdleExit[] = "--idle-exit-seconds=1800";
-constexpr size_t kLogTailBytes = 2000;
+constexpr size_t kLogTailBytes = 600;
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(10);
 
 // Closes on destruction; a lock taken with flock() goes with it.
@@ -106,7 +106,7 @@ absl::StatusOr<std::string> FindServer(const ClientConfig& config) {
 std::string LogTail(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.size() > kLogTailBytes) text.erase(0, text.size() - kLogTailBytes);
+  if (text.size() > kLogTailBytes) text.erase(0, text.find('\n', text.size() - kLogTailBytes) + 1);
   return text.empty() ? "(its log is empty)" : text;
 }
 
@@ -152,8 +152,8 @@ absl::Status AwaitServer(const std::string& home, int lifeline, absl::Time deadl
   const std::string socket_path = StrCat(home, "/", kSocketName), log = home + "/server.log";
   while (!Accepts(socket_path)) {
     if (absl::Now() > deadline) {
-      return absl::DeadlineExceededError(StrCat("the local server does not answer in time; its log ends with: ",
-                                                LogTail(log)));
+      return absl::UnavailableError(StrCat("the local server does not answer in time; its log ends with: ",
+                                            LogTail(log)));
     }
     pollfd waited{lifeline, POLLIN, 0};
     if (poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(kPollPeriod))) > 0) {
@@ -168,7 +168,7 @@ absl::Status Lock(int fd, const std::string& socket_path, absl::Time deadline) {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Errno("flock");
     if (Accepts(socket_path)) return absl::OkStatus();   // the other starter is done but for letting go
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("another process is starting the local server");
+    if (absl::Now() > deadline) return absl::UnavailableError("another process is starting the local server");
     absl::SleepFor(kPollPeriod);
   }
   return absl::OkStatus();

@@ -16,8 +16,7 @@ namespace stepone::client {
 // to <home>/server.log and ends by itself when nobody has used it for a while.
 //
 // kPermissionDenied when <home> belongs to somebody else or others may enter it; kNotFound when there is no
-// stepone-server; kUnavailable with the end of the log when it ended at once; kDeadlineExceeded when it does not answer
-// in time. Thread-safe.
+// stepone-server; kUnavailable with the end of the log when it ended at once or does not answer in time. Thread-safe.
 absl::StatusOr<std::string> EnsureLocalServer(const ClientConfig& config);
 
 // True when the socket of `endpoint` ("unix:/path") is in a folder that only this user may enter. Who answers there is
