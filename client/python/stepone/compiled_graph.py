@@ -7,6 +7,7 @@ import threading
 import time
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stepone import _native, records
 from stepone.config import Settings
@@ -151,7 +152,8 @@ class CompiledGraph:
     def _export(self, entry):
         started = time.perf_counter()
         builder = _native.GraphBuilder(self.role)
-        exported = export_graph(self._gm, builder, self._symbols.evaluator(entry.binding), self._static_inputs)
+        with _disable_current_modes():   # while tracing, a fake mode would take hold of the graph's real constants
+            exported = export_graph(self._gm, builder, self._symbols.evaluator(entry.binding), self._static_inputs)
         entry.record.export_ms = (time.perf_counter() - started) * 1e3
         return builder, exported
 
@@ -200,15 +202,17 @@ class CompiledGraph:
         if record.eager_reason:
             records.count("swapped_in")
             record.eager_reason = ""
-        records.count(f"source.{record.answer.get('source', 'unknown')}")
-        records.count("kernels_reused", sum(1 for kernel in record.answer.get("kernels", []) if kernel["reused"]))
-        records.count("kernels_compiled", sum(1 for kernel in record.answer.get("kernels", []) if not kernel["reused"]))
-        for note in record.answer.get("notes", []):
+        source = record.answer["source"]
+        records.count(f"source.{source}")
+        if source == "compiled":   # else the report is that of the request that led to the compile
+            reused = sum(kernel["reused"] for kernel in record.answer["kernels"])
+            records.count("kernels_reused", reused)
+            records.count("kernels_compiled", len(record.answer["kernels"]) - reused)
+        for note in record.answer["notes"]:
             records.log.info("stepone: %s", note)
         if self._settings.verbose:
             records.log.warning("stepone: %s from %s: %d of %d ops fused, waited %.0f ms", self._label(entry),
-                               record.answer.get("source"), record.answer.get("fused_ops", 0),
-                               record.answer.get("graph_ops", 0), record.wait_ms)
+                               source, record.answer["fused_ops"], record.answer["graph_ops"], record.wait_ms)
         self._dump(entry, "plan.txt", lambda: entry.run.describe().encode())
         return entry.run
 
