@@ -179,17 +179,21 @@ FlightPtr CompileBroker::JoinOrLead(const OperationPtr& operation,
     flight->overwrite = run.recompile();
   }
   flight->blocking |= run.blocking_step();
-  v1::CompileEvent event;
-  event.set_operation(operation->id);
-  event.mutable_accepted()->set_graph_key(flight->material.key.Raw());
-  event.mutable_accepted()->set_joined(operation->joined);
-  outbox_.Push(operation->sink, event);
-  if (led == nullptr && flight->progress.event_case() != v1::CompileEvent::EVENT_NOT_SET) {
-    v1::CompileEvent progress = flight->progress;
-    progress.set_operation(operation->id);
-    outbox_.Push(operation->sink, std::move(progress));
-  }
+  Welcome(*operation);
   return led;
+}
+
+void CompileBroker::Welcome(const Operation& operation) {
+  const Flight& flight = *operation.flight;
+  v1::CompileEvent event;
+  event.set_operation(operation.id);
+  event.mutable_accepted()->set_graph_key(flight.material.key.Raw());
+  event.mutable_accepted()->set_joined(operation.joined);
+  outbox_.Push(operation.sink, std::move(event));
+  if (flight.progress.event_case() == v1::CompileEvent::EVENT_NOT_SET) return;
+  v1::CompileEvent progress = flight.progress;
+  progress.set_operation(operation.id);
+  outbox_.Push(operation.sink, std::move(progress));
 }
 
 std::shared_ptr<const v1::Artifact> CompileBroker::LookUp(const KeyMaterial& material, const std::string& job,
@@ -374,7 +378,7 @@ void CompileBroker::LandFlight(const FlightPtr& flight, Landing landing, bool re
       if (shared->status.ok() && flight->store && !operation->job.empty()) {
         pins_.Pin(operation->job, flight->material.key, shared->artifact);
       }
-      waiters.emplace_back(operation, operation->sink);
+      waiters.emplace_back(operation, std::exchange(operation->sink, nullptr));
       if (flight->submitted) {
         // A stream may break during the very last event; until the grace time is over it can be had again.
         operation->landing = shared;
@@ -445,29 +449,19 @@ void CompileBroker::Attach(const v1::AttachRequest& request, std::shared_ptr<Eve
     OperationPtr operation = table_.Find(request.operation(), request.context().tenant());
     if (operation == nullptr) {
       outbox_.PushEnd(std::move(sink), absl::NotFoundError("no such operation; call Compile again"));
-    } else {
-      outbox_.PushEnd(std::exchange(operation->sink, sink), absl::AbortedError("another stream was attached"));
-      ++operation->attachment;
+    } else if (operation->landing != nullptr) {
       operation->known_objects.assign(request.known_objects().begin(), request.known_objects().end());
-      if (operation->landing != nullptr) {
-        // Reads and perhaps writes objects, so not here.
-        const bool taken = parts_.executor->Run([this, operation, sink] {
-          Deliver(*operation, sink, *operation->landing);
-          outbox_.Drain();
-        });
-        if (!taken) outbox_.PushEnd(sink, Overload());
-      } else if (operation->flight != nullptr) {
-        v1::CompileEvent event;
-        event.set_operation(operation->id);
-        event.mutable_accepted()->set_graph_key(operation->flight->material.key.Raw());
-        event.mutable_accepted()->set_joined(operation->joined);
-        outbox_.Push(sink, std::move(event));
-        if (operation->flight->progress.event_case() != v1::CompileEvent::EVENT_NOT_SET) {
-          v1::CompileEvent progress = operation->flight->progress;
-          progress.set_operation(operation->id);
-          outbox_.Push(sink, std::move(progress));
-        }
-      }
+      // Reads and perhaps writes objects, so not here.
+      const bool taken = parts_.executor->Run([this, operation, sink] {
+        Deliver(*operation, sink, *operation->landing);
+        outbox_.Drain();
+      });
+      if (!taken) outbox_.PushEnd(std::move(sink), Overload());
+    } else {
+      operation->known_objects.assign(request.known_objects().begin(), request.known_objects().end());
+      outbox_.PushEnd(std::exchange(operation->sink, std::move(sink)), absl::AbortedError("another stream was attached"));
+      ++operation->attachment;
+      if (operation->flight != nullptr) Welcome(*operation);
     }
   }
   outbox_.Drain();

@@ -97,6 +97,8 @@ class CompileBroker {
   void Admit(const OperationPtr& operation, const std::shared_ptr<const v1::CompileRequest>& request);
   FlightPtr JoinOrLead(const OperationPtr& operation, const std::shared_ptr<const v1::CompileRequest>& request,
                        KeyMaterial material) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells a stream that its operation was accepted, and how far its flight is.
+  void Welcome(const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fly(const FlightPtr& flight);
   void SubmitFlight(const FlightPtr& flight);
   CompileTask MakeTask(const FlightPtr& flight);

@@ -13,6 +13,7 @@ namespace stepone::server {
 namespace {
 
 constexpr int kMaxFalseStarts = 10;
+constexpr int kIdlePatience = 20;
 constexpr size_t kMaxToldPositions = 100;
 
 const char* ResultLabel(const JobOutcome& outcome) {
@@ -184,7 +185,9 @@ std::optional<Assignment> Dispatcher::NextJob(absl::Duration timeout) {
 Assignment Dispatcher::MakeAssignment(const JobPtr& job, bool blocking, size_t running) {
   const v1::CompileRequest& request = *job->task.request;
   Assignment assignment;
-  assignment.deadline = absl::Now() + options_.job_timeout;
+  // In the idle class a healthy job may stand still for long while a trainer uses all cores; what it computes is bounded by
+  // the worker's limit of processor time.
+  assignment.deadline = absl::Now() + options_.job_timeout * (blocking ? 1 : kIdlePatience);
   assignment.control = job->control;
   v1::Job& message = assignment.job;
   message.set_graph_key(job->task.key.Raw());
@@ -213,7 +216,8 @@ bool Dispatcher::TryAgain(const JobPtr& job, const JobOutcome& outcome) {
       if (++job->false_starts > kMaxFalseStarts) return false;
       break;
     default:
-      job->circumstances |= outcome.kind == JobOutcome::Kind::kKilled || outcome.kind == JobOutcome::Kind::kOutOfMemory;
+      job->circumstances |= outcome.kind == JobOutcome::Kind::kKilled || outcome.kind == JobOutcome::Kind::kOutOfMemory ||
+                            (outcome.kind == JobOutcome::Kind::kTimedOut && !job->entry.blocking);
       if (++job->failures > 1) return false;
   }
   if (job->cancelled || closed_) return false;

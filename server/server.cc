@@ -105,6 +105,7 @@ struct Server::Parts {
   std::unique_ptr<WorkerPool> pool;
   std::unique_ptr<CompileService> service;
   std::unique_ptr<grpc::Server> grpc_server;
+  std::shared_ptr<prometheus::Collectable> exposed;   // the exposer keeps only a weak pointer
   std::unique_ptr<prometheus::Exposer> exposer;
   std::vector<std::string> addresses;
   bool stopped = false;
@@ -269,7 +270,8 @@ absl::Status Server::Parts::Listen() {
     } catch (const std::exception& error) {
       return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", config.metrics_listen, ": ", error.what()));
     }
-    exposer->RegisterCollectable(std::shared_ptr<prometheus::Collectable>(&metrics, [](prometheus::Collectable*) {}));
+    exposed = std::shared_ptr<prometheus::Collectable>(&metrics, [](prometheus::Collectable*) {});
+    exposer->RegisterCollectable(exposed);
   }
   return absl::OkStatus();
 }

@@ -30,6 +30,8 @@ JobOutcome::Kind KindOf(WorkerExit::Kind exit) {
       return JobOutcome::Kind::kKilled;
     case WorkerExit::Kind::kOutOfMemory:
       return JobOutcome::Kind::kOutOfMemory;
+    case WorkerExit::Kind::kOutOfTime:
+      return JobOutcome::Kind::kTimedOut;
   }
   return JobOutcome::Kind::kCrashed;
 }

@@ -35,8 +35,10 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 WorkerExit Describe(int status) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    const bool killed = signal == SIGKILL || signal == SIGTERM;
-    return {killed ? WorkerExit::Kind::kKilled : WorkerExit::Kind::kCrashed,
+    WorkerExit::Kind kind = WorkerExit::Kind::kCrashed;
+    if (signal == SIGKILL || signal == SIGTERM) kind = WorkerExit::Kind::kKilled;
+    if (signal == SIGXCPU) kind = WorkerExit::Kind::kOutOfTime;
+    return {kind,
             absl::StrCat("killed by signal ", signal, " (", strsignal(signal), ")")};
   }
   const int code = WEXITSTATUS(status);

@@ -21,6 +21,7 @@ struct WorkerExit {
     kCrashed,       // SIGSEGV, SIGABRT, ...
     kKilled,        // SIGKILL or SIGTERM by somebody else: an operator, or the kernel when memory ran out
     kOutOfMemory,   // an allocation failed under the worker's own limit
+    kOutOfTime,     // it used up its processor time
   };
   Kind kind = Kind::kExited;
   std::string text;   // "killed by signal 11 (Segmentation fault)"

@@ -23,8 +23,7 @@ struct SandboxOptions {
 // REQUIRES: called once, before a thread is started.
 absl::StatusOr<std::vector<std::string>> EnterSandbox(const SandboxOptions& options);
 
-// Lets the process use at most `seconds` of processor time from now on (SIGXCPU kills it then). A backstop for the case
-// that nobody is left to enforce the job's deadline.
+// Lets the process use at most `seconds` of processor time from now on (SIGXCPU kills it then).
 void LimitCpuSeconds(int64_t seconds);
 
 }  // namespace stepone::server

@@ -121,7 +121,7 @@ int RunWorkerLoop(WorkerChannel& channel, const std::vector<std::string>& sandbo
     }
     if (!message.has_job()) continue;   // a cancellation that came too late
     const v1::Job& job = message.job();
-    if (job.deadline_ms() > 0) LimitCpuSeconds(job.deadline_ms() / 1000 * (job.threads() > 0 ? job.threads() : 1) + 60);
+    if (job.deadline_ms() > 0) LimitCpuSeconds((job.deadline_ms() / 1000 + 1) * (job.threads() > 0 ? job.threads() : 1));
     v1::FromWorker answer;
     // A thread that entered the idle class can't leave it without privileges, so every job gets a new one.
     std::thread([&] {

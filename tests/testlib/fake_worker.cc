@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ bool FirstTime(const std::string& path) {
 }
 
 volatile int* volatile nowhere = nullptr;
+std::vector<std::unique_ptr<char[]>> hoard;
 
 // Recursion that the optimiser can't turn into a loop.
 int Overflow(int depth) {
@@ -64,6 +66,9 @@ absl::Status Act(const CompileInput& input, CompileObserver& observer) {
     while (!std::filesystem::exists(path)) absl::SleepFor(absl::Milliseconds(2));
   } else if (behaviour == "hang" || (behaviour == "hang_once" && FirstTime(path))) {
     while (true) pause();
+  } else if (behaviour == "spin") {
+    for (volatile int i = 0;; i = i + 1) {
+    }
   } else if (behaviour == "crash" || (behaviour == "crash_once" && FirstTime(path))) {
     *nowhere = 1;
   } else if (behaviour == "overflow") {
@@ -77,8 +82,7 @@ absl::Status Act(const CompileInput& input, CompileObserver& observer) {
     [[maybe_unused]] const ssize_t n = write(3, bytes.data(), bytes.size());
     while (true) pause();
   } else if (behaviour == "memory" || (behaviour == "memory_once" && FirstTime(path))) {
-    std::vector<std::string> hoard;
-    while (true) hoard.emplace_back(64u << 20, 'x');
+    while (true) hoard.push_back(std::make_unique_for_overwrite<char[]>(64u << 20));
   } else if (behaviour == "invalid") {
     return absl::InvalidArgumentError("the graph is wrong, says the fake");
   } else if (behaviour == "unimplemented") {
