@@ -5,8 +5,11 @@ import importlib.util
 import os
 import pathlib
 import re
+import socket
 import subprocess
+import time
 import tomllib
+import urllib.request
 
 import pytest
 import yaml
@@ -75,6 +78,27 @@ def test_an_unknown_option_is_refused_by_name(server, tmp_path):
     result = print_config(server, tmp_path / "bad.toml")
     assert result.returncode != 0
     assert "workerz" in result.stderr
+
+
+def test_the_probes_of_the_manifests_are_answered(server, tmp_path):
+    """A running server serves its counters where Prometheus and the liveness probe look, and ends well on SIGTERM."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % probe.getsockname()[1]
+    command = [server, "--listen", f"unix:{tmp_path}/s", "--state-dir", tmp_path / "state", "--workers", "1"]
+    process = subprocess.Popen([*command, "--metrics-listen", address])
+    try:
+        while not (tmp_path / "state/endpoints").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        text = opener.open(f"http://{address}/metrics", timeout=60).read().decode()
+    finally:
+        process.terminate()
+        status = process.wait(60)
+    for name in ("stepone_queue_depth 0", 'stepone_worker_slots{state="idle"} 1', "stepone_misses_total 0"):
+        assert name in text
+    assert status == 0
 
 
 def test_manifests_are_complete_and_carry_the_production_configuration():
