@@ -58,8 +58,8 @@ std::optional<View> SplitEntry(std::string_view bytes) {
 
 std::optional<std::string> Material(const View& view) {
   std::string canonical(view.material_bytes, '\0');
-  const size_t size = ZSTD_decompress(canonical.data(), canonical.size(), view.packed_material.data(),
-                                      view.packed_material.size());
+  const size_t size =
+      ZSTD_decompress(canonical.data(), canonical.size(), view.packed_material.data(), view.packed_material.size());
   if (ZSTD_isError(size) || size != canonical.size()) return std::nullopt;
   return canonical;
 }

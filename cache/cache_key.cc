@@ -88,7 +88,7 @@ class GraphWriter {
     std::vector<uint64_t> positions;
     for (uint32_t value : graph_.static_inputs()) {
       positions.push_back(value < numbers_.size() && numbers_[value] != kUnnumbered ? numbers_[value]
-                                                                                     : kInvalidBase + value);
+                                                                                    : kInvalidBase + value);
     }
     std::sort(positions.begin(), positions.end());
     positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
@@ -268,7 +268,8 @@ class GraphWriter {
     out_.Int(tags.number, value.value());
   }
 
-  // An expression with its symbols' positions for their names and single spaces: "(* s0 (+ s1 1))" -> "(* $0 (+ $1 1))".
+  // An expression with its symbols' positions for their names and single spaces: "(* s0 (+ s1 1))" -> "(* $0 (+ $1
+  // 1))".
   // '?' marks a name that is no symbol of the graph, so that it can't pass for anything else.
   std::string Positional(std::string_view expression) const {
     std::string result;

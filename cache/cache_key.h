@@ -1,11 +1,11 @@
 // The key of a compile request, and what it was made of.
 //
-// Canonical bytes are written field by field, never by a serialiser, and begin with a version byte. They hold everything
-// that may change an artifact: the graph's structure, types, constants and symbols' ranges; all fields of Target and of
-// CodeOptions; the compiler's fingerprint; the tenant, as a salt. They hold none of: names of values, nodes and symbols,
-// diagnostics, device indices, process-group names (numbered by first use instead), host, job, rank, paths, RunOptions.
-// Values are numbered in the order of their definition (inputs, then constants by first use, then results), symbols by
-// position; floats are written by bit pattern.
+// Canonical bytes are written field by field, never by a serialiser, and begin with a version byte. They hold
+// everything that may change an artifact: the graph's structure, types, constants and symbols' ranges; all fields of
+// Target and of CodeOptions; the compiler's fingerprint; the tenant, as a salt. They hold none of: names of values,
+// nodes and symbols, diagnostics, device indices, process-group names (numbered by first use instead), host, job, rank,
+// paths, RunOptions. Values are numbered in the order of their definition (inputs, then constants by first use, then
+// results), symbols by position; floats are written by bit pattern.
 #ifndef STEPONE_CACHE_CACHE_KEY_H_
 #define STEPONE_CACHE_CACHE_KEY_H_
 

@@ -1,6 +1,7 @@
 #include "cache/canonical_form.h"
 
 #include <bit>
+#include <cstring>
 #include <iterator>
 
 #include "proto/digest.h"
@@ -10,82 +11,82 @@ namespace stepone::canonical {
 namespace {
 
 constexpr TagInfo kTags[] = {
-    {"", Type::kEnd, false},                            // kEnd
-    {"compiler_fingerprint", Type::kText, false},       // kFingerprint
-    {"tenant", Type::kText, false},                     // kTenant
-    {"target", Type::kGroup, false},                    // kTarget
-    {"device_type", Type::kText, false},                // kDeviceType
-    {"isa", Type::kText, false},                        // kIsa
-    {"features", Type::kText, true},                    // kFeature
-    {"vector_bytes", Type::kUint, false},               // kVectorBytes
-    {"l1d_bytes", Type::kUint, false},                  // kL1dBytes
-    {"l2_bytes", Type::kUint, false},                   // kL2Bytes
-    {"options", Type::kGroup, false},                   // kOptions
-    {"mode", Type::kUint, false},                       // kMode
-    {"backend", Type::kText, false},                    // kBackend
-    {"deterministic", Type::kUint, false},              // kDeterministic
-    {"fallback_random", Type::kUint, false},            // kFallbackRandom
-    {"disable_fusion", Type::kUint, false},             // kDisableFusion
-    {"framework_version", Type::kText, false},          // kFrameworkVersion
-    {"backend_options", Type::kGroup, true},            // kBackendOption
-    {"name", Type::kText, false},                       // kOptionName
-    {"value", Type::kText, false},                      // kOptionValue
-    {"graph", Type::kGroup, false},                     // kGraph
-    {"role", Type::kUint, false},                       // kRole
-    {"symbols", Type::kGroup, true},                    // kSymbol
-    {"hint", Type::kInt, false},                        // kHint
-    {"min", Type::kInt, false},                         // kMin
-    {"max", Type::kInt, false},                         // kMax
-    {"inputs", Type::kGroup, true},                     // kInput
-    {"static_inputs", Type::kUint, true},               // kStaticInput
-    {"nodes", Type::kGroup, true},                      // kNode
-    {"op", Type::kInterned, false},                     // kOp
-    {"arguments", Type::kGroup, true},                  // kArgument
-    {"name", Type::kInterned, false},                   // kArgumentName
-    {"results", Type::kGroup, true},                    // kResult
-    {"unused", Type::kUint, false},                     // kUnusedResult
-    {"results_are_list", Type::kUint, false},           // kResultsAreList
-    {"result_aliases", Type::kUint, true},              // kResultAlias
-    {"mutated_values", Type::kUint, true},              // kMutated
-    {"uses_rng", Type::kUint, false},                   // kUsesRng
-    {"outputs", Type::kGroup, true},                    // kOutput
-    {"definition", Type::kGroup, true},                 // kDefinition
-    {"constant_sha256", Type::kDigest, false},          // kConstant
-    {"stray_constants", Type::kGroup, true},            // kStrayConstant
-    {"dtype", Type::kUint, false},                      // kDtype
-    {"sizes", Type::kInt, true},                        // kSize
-    {"sizes", Type::kText, true},                       // kSizeExpr
-    {"strides", Type::kInt, true},                      // kStride
-    {"strides", Type::kText, true},                     // kStrideExpr
-    {"storage_offset", Type::kInt, false},              // kStorageOffset
-    {"storage_offset", Type::kText, false},             // kStorageOffsetExpr
-    {"device", Type::kInterned, false},                 // kDevice
-    {"other_dtype", Type::kText, false},                // kOtherDtype
-    {"layout", Type::kText, false},                     // kLayout
-    {"sym_int", Type::kInt, false},                     // kSymInt
-    {"sym_int", Type::kText, false},                    // kSymIntExpr
-    {"host_scalar", Type::kUint, false},                // kHostScalar
-    {"untyped", Type::kUint, false},                    // kUntyped
-    {"value", Type::kUint, true},                       // kValue
-    {"invalid_value", Type::kUint, true},               // kInvalidValue
-    {"none", Type::kUint, true},                        // kNone
-    {"value_list", Type::kGroup, false},                // kValueList
-    {"unmarked_value", Type::kUint, true},              // kUnmarkedValue
-    {"extra_marks", Type::kUint, false},                // kExtraMarks
-    {"int", Type::kInt, true},                          // kInteger
-    {"int", Type::kText, true},                         // kIntegerExpr
-    {"float", Type::kFloat, true},                      // kFloat
-    {"bool", Type::kUint, true},                        // kBool
-    {"string", Type::kInterned, true},                  // kString
-    {"process_group", Type::kUint, false},              // kProcessGroup
-    {"int_list", Type::kGroup, false},                  // kIntList
-    {"float_list", Type::kGroup, false},                // kFloatList
-    {"bool_list", Type::kGroup, false},                 // kBoolList
-    {"string_list", Type::kGroup, false},               // kStringList
-    {"dtype", Type::kUint, false},                      // kArgumentDtype
-    {"memory_format", Type::kInterned, false},          // kMemoryFormat
-    {"complex", Type::kGroup, false},                   // kComplex
-    {"imaginary", Type::kFloat, false},                 // kImaginary
+    {"", Type::kEnd, false},                       // kEnd
+    {"compiler_fingerprint", Type::kText, false},  // kFingerprint
+    {"tenant", Type::kText, false},                // kTenant
+    {"target", Type::kGroup, false},               // kTarget
+    {"device_type", Type::kText, false},           // kDeviceType
+    {"isa", Type::kText, false},                   // kIsa
+    {"features", Type::kText, true},               // kFeature
+    {"vector_bytes", Type::kUint, false},          // kVectorBytes
+    {"l1d_bytes", Type::kUint, false},             // kL1dBytes
+    {"l2_bytes", Type::kUint, false},              // kL2Bytes
+    {"options", Type::kGroup, false},              // kOptions
+    {"mode", Type::kUint, false},                  // kMode
+    {"backend", Type::kText, false},               // kBackend
+    {"deterministic", Type::kUint, false},         // kDeterministic
+    {"fallback_random", Type::kUint, false},       // kFallbackRandom
+    {"disable_fusion", Type::kUint, false},        // kDisableFusion
+    {"framework_version", Type::kText, false},     // kFrameworkVersion
+    {"backend_options", Type::kGroup, true},       // kBackendOption
+    {"name", Type::kText, false},                  // kOptionName
+    {"value", Type::kText, false},                 // kOptionValue
+    {"graph", Type::kGroup, false},                // kGraph
+    {"role", Type::kUint, false},                  // kRole
+    {"symbols", Type::kGroup, true},               // kSymbol
+    {"hint", Type::kInt, false},                   // kHint
+    {"min", Type::kInt, false},                    // kMin
+    {"max", Type::kInt, false},                    // kMax
+    {"inputs", Type::kGroup, true},                // kInput
+    {"static_inputs", Type::kUint, true},          // kStaticInput
+    {"nodes", Type::kGroup, true},                 // kNode
+    {"op", Type::kInterned, false},                // kOp
+    {"arguments", Type::kGroup, true},             // kArgument
+    {"name", Type::kInterned, false},              // kArgumentName
+    {"results", Type::kGroup, true},               // kResult
+    {"unused", Type::kUint, false},                // kUnusedResult
+    {"results_are_list", Type::kUint, false},      // kResultsAreList
+    {"result_aliases", Type::kUint, true},         // kResultAlias
+    {"mutated_values", Type::kUint, true},         // kMutated
+    {"uses_rng", Type::kUint, false},              // kUsesRng
+    {"outputs", Type::kGroup, true},               // kOutput
+    {"definition", Type::kGroup, true},            // kDefinition
+    {"constant_sha256", Type::kDigest, false},     // kConstant
+    {"stray_constants", Type::kGroup, true},       // kStrayConstant
+    {"dtype", Type::kUint, false},                 // kDtype
+    {"sizes", Type::kInt, true},                   // kSize
+    {"sizes", Type::kText, true},                  // kSizeExpr
+    {"strides", Type::kInt, true},                 // kStride
+    {"strides", Type::kText, true},                // kStrideExpr
+    {"storage_offset", Type::kInt, false},         // kStorageOffset
+    {"storage_offset", Type::kText, false},        // kStorageOffsetExpr
+    {"device", Type::kInterned, false},            // kDevice
+    {"other_dtype", Type::kText, false},           // kOtherDtype
+    {"layout", Type::kText, false},                // kLayout
+    {"sym_int", Type::kInt, false},                // kSymInt
+    {"sym_int", Type::kText, false},               // kSymIntExpr
+    {"host_scalar", Type::kUint, false},           // kHostScalar
+    {"untyped", Type::kUint, false},               // kUntyped
+    {"value", Type::kUint, true},                  // kValue
+    {"invalid_value", Type::kUint, true},          // kInvalidValue
+    {"none", Type::kUint, true},                   // kNone
+    {"value_list", Type::kGroup, false},           // kValueList
+    {"unmarked_value", Type::kUint, true},         // kUnmarkedValue
+    {"extra_marks", Type::kUint, false},           // kExtraMarks
+    {"int", Type::kInt, true},                     // kInteger
+    {"int", Type::kText, true},                    // kIntegerExpr
+    {"float", Type::kFloat, true},                 // kFloat
+    {"bool", Type::kUint, true},                   // kBool
+    {"string", Type::kInterned, true},             // kString
+    {"process_group", Type::kUint, false},         // kProcessGroup
+    {"int_list", Type::kGroup, false},             // kIntList
+    {"float_list", Type::kGroup, false},           // kFloatList
+    {"bool_list", Type::kGroup, false},            // kBoolList
+    {"string_list", Type::kGroup, false},          // kStringList
+    {"dtype", Type::kUint, false},                 // kArgumentDtype
+    {"memory_format", Type::kInterned, false},     // kMemoryFormat
+    {"complex", Type::kGroup, false},              // kComplex
+    {"imaginary", Type::kFloat, false},            // kImaginary
 };
 static_assert(std::size(kTags) == static_cast<size_t>(Tag::kImaginary) + 1);
 
@@ -94,11 +95,20 @@ static_assert(std::size(kTags) == static_cast<size_t>(Tag::kImaginary) + 1);
 const TagInfo* FindTag(uint8_t tag) { return tag < std::size(kTags) ? &kTags[tag] : nullptr; }
 
 void Writer::Varint(uint64_t value) {
+  Room(kItemBytes);
+  char* at = out_.data() + size_;
   while (value >= 0x80) {
-    out_.push_back(static_cast<char>(value | 0x80));
+    *at++ = static_cast<char>(value | 0x80);
     value >>= 7;
   }
-  out_.push_back(static_cast<char>(value));
+  *at++ = static_cast<char>(value);
+  size_ = static_cast<size_t>(at - out_.data());
+}
+
+void Writer::Bytes(std::string_view bytes) {
+  Room(bytes.size());
+  std::memcpy(out_.data() + size_, bytes.data(), bytes.size());
+  size_ += bytes.size();
 }
 
 void Writer::Uint(Tag tag, uint64_t value) {
@@ -114,13 +124,13 @@ void Writer::Int(Tag tag, int64_t value) {
 void Writer::Float(Tag tag, double value) {
   Begin(tag);
   const uint64_t bits = std::bit_cast<uint64_t>(value);
-  for (int shift = 0; shift < 64; shift += 8) out_.push_back(static_cast<char>(bits >> shift));
+  for (int shift = 0; shift < 64; shift += 8) Byte(static_cast<uint8_t>(bits >> shift));
 }
 
 void Writer::Text(Tag tag, std::string_view text) {
   Begin(tag);
   Varint(text.size());
-  out_.append(text);
+  Bytes(text);
 }
 
 void Writer::Interned(Tag tag, std::string_view text) {
@@ -129,12 +139,12 @@ void Writer::Interned(Tag tag, std::string_view text) {
   Varint(it->second);
   if (!fresh) return;
   Varint(text.size());
-  out_.append(text);
+  Bytes(text);
 }
 
 void Writer::DigestOf(Tag tag, std::string_view raw) {
   Begin(tag);
-  out_.append(raw);
+  Bytes(raw);
 }
 
 bool Reader::ReadVarint(uint64_t& value) {

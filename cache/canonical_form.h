@@ -116,11 +116,9 @@ const TagInfo* FindTag(uint8_t tag);
 // Appends items to a string. Texts given to Interned must stay valid while the writer lives.
 class Writer {
  public:
-  Writer() { out_.reserve(4096); }
-
-  void Version(uint8_t version) { out_.push_back(static_cast<char>(version)); }
-  void Begin(Tag tag) { out_.push_back(static_cast<char>(tag)); }
-  void End() { out_.push_back(0); }
+  void Version(uint8_t version) { Byte(version); }
+  void Begin(Tag tag) { Byte(static_cast<uint8_t>(tag)); }
+  void End() { Byte(0); }
   void Uint(Tag tag, uint64_t value);
   void Int(Tag tag, int64_t value);
   void Float(Tag tag, double value);
@@ -129,12 +127,28 @@ class Writer {
   // REQUIRES: raw has 32 bytes.
   void DigestOf(Tag tag, std::string_view raw);
 
-  std::string Take() && { return std::move(out_); }
+  std::string Take() && {
+    out_.resize(size_);
+    return std::move(out_);
+  }
 
  private:
+  // Room for one item without its text.
+  static constexpr size_t kItemBytes = 16;
+
+  // Bytes are written one by one, so growing must be rare and its check short.
+  void Room(size_t bytes) {
+    if (out_.size() - size_ < bytes) out_.resize(2 * out_.size() + bytes + 4096);
+  }
+  void Byte(uint8_t byte) {
+    Room(kItemBytes);
+    out_[size_++] = static_cast<char>(byte);
+  }
   void Varint(uint64_t value);
+  void Bytes(std::string_view bytes);
 
   std::string out_;
+  size_t size_ = 0;  // bytes of out_ that are written
   absl::flat_hash_map<absl::string_view, uint32_t> interned_;
 };
 

@@ -74,7 +74,8 @@ absl::Status DiskIndex::Prepare() {
   const int number = sqlite3_column_int(version->get(), 0);
   version->reset();
   if (number == 0) {
-    if (absl::Status status = Execute(StrCat("PRAGMA user_version=", kSchemaVersion).c_str()); !status.ok()) return status;
+    if (absl::Status status = Execute(StrCat("PRAGMA user_version=", kSchemaVersion).c_str()); !status.ok())
+      return status;
   } else if (number != kSchemaVersion) {
     return absl::DataLossError(StrCat("index: schema version ", number, " is not known"));
   }

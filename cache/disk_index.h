@@ -29,8 +29,8 @@ struct IndexRow {
   std::string label;
 };
 
-// A SQLite database (write-ahead log). Only a copy of what the files say: losing some or all of it loses no entry, since
-// the store's sweep puts rows right. Thread-safe.
+// A SQLite database (write-ahead log). Only a copy of what the files say: losing some or all of it loses no entry,
+// since the store's sweep puts rows right. Thread-safe.
 class DiskIndex {
  public:
   // Creates the database if need be. kDataLoss: there is one that can't be used; kPermissionDenied; kResourceExhausted;

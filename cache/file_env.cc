@@ -194,8 +194,8 @@ class RealFileEnv final : public FileEnv {
 }  // namespace
 
 absl::Status FileErrno(int error, std::string_view what, const std::string& path) {
-  return absl::Status(CodeOf(error),
-                      StrCat("cannot ", what, " ", path, ": ", std::error_code(error, std::generic_category()).message()));
+  return absl::Status(CodeOf(error), StrCat("cannot ", what, " ", path, ": ",
+                                            std::error_code(error, std::generic_category()).message()));
 }
 
 FileEnv& FileEnv::Real() {

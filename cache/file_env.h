@@ -20,16 +20,17 @@ class FileLock {
 };
 
 struct FreeSpace {
-  uint64_t free_bytes = 0;   // for this user
+  uint64_t free_bytes = 0;  // for this user
   uint64_t total_bytes = 0;
   uint64_t free_inodes = 0;  // UINT64_MAX where the file system does not count them
 };
 
-// File operations of the disk store. Thread-safe; may block on the device. New files have mode 0600 and new folders 0700
-// whatever the umask is. The real one keeps no state.
+// File operations of the disk store. Thread-safe; may block on the device. New files have mode 0600 and new folders
+// 0700 whatever the umask is. The real one keeps no state.
 //
-// Errors: kNotFound, kAlreadyExists, kResourceExhausted (no space, quota or inodes), kPermissionDenied (also a read-only
-// file system), kDataLoss (something is there, but no regular file), kUnavailable (everything else: EIO, ESTALE, EBUSY).
+// Errors: kNotFound, kAlreadyExists, kResourceExhausted (no space, quota or inodes), kPermissionDenied (also a
+// read-only file system), kDataLoss (something is there, but no regular file), kUnavailable (everything else: EIO,
+// ESTALE, EBUSY).
 class FileEnv {
  public:
   virtual ~FileEnv() = default;

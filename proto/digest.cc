@@ -78,9 +78,7 @@ Hasher::~Hasher() = default;
 Hasher::Hasher(Hasher&&) noexcept = default;
 Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 
-void Hasher::Update(std::string_view data) {
-  Require(EVP_DigestUpdate(context_->evp, data.data(), data.size()) == 1);
-}
+void Hasher::Update(std::string_view data) { Require(EVP_DigestUpdate(context_->evp, data.data(), data.size()) == 1); }
 
 Digest Hasher::Finish() {
   Digest digest;

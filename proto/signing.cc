@@ -95,8 +95,7 @@ absl::StatusOr<KeyPtr> ReadKeyFile(const std::string& path) {
   if (fstat(file.get(), &info) != 0) return FileError("examine", path);
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(StrCat("signing key: not a file: ", path));
   if ((info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        StrCat("signing key: others have access to ", path, "; its mode must be 0600"));
+    return absl::PermissionDeniedError(StrCat("signing key: others have access to ", path, "; its mode must be 0600"));
   }
   std::string pem(kMaxKeyFileBytes, '\0');
   const ssize_t size = read(file.get(), pem.data(), pem.size());

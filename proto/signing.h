@@ -25,8 +25,8 @@ class SigningKey {
   SigningKey& operator=(SigningKey&&) noexcept;
   ~SigningKey();
 
-  const std::string& public_key() const { return public_key_; }   // 32 raw bytes
-  std::string key_id() const;                                     // 16 hexadecimal digits
+  const std::string& public_key() const { return public_key_; }  // 32 raw bytes
+  std::string key_id() const;                                    // 16 hexadecimal digits
 
   // Fills in `signatures` of an otherwise complete manifest.
   void Sign(v1::SignedManifest& manifest) const;
@@ -38,8 +38,8 @@ class SigningKey {
   std::string public_key_;
 };
 
-// The bytes that are signed: a version byte, then length-prefixed graph key, tenant, digest of the manifest and creation
-// time, so that a good artifact can't be replayed under another key or tenant.
+// The bytes that are signed: a version byte, then length-prefixed graph key, tenant, digest of the manifest and
+// creation time, so that a good artifact can't be replayed under another key or tenant.
 std::string SignedPayload(const v1::SignedManifest& manifest);
 
 // Public keys that a client trusts. Thread-compatible.

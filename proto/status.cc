@@ -54,8 +54,7 @@ absl::Status InvalidNode(std::string_view node, std::string_view rule, std::stri
   v1::ErrorDetail detail;
   detail.set_node(std::string(node));
   detail.set_rule(std::string(rule));
-  return WithDetail(absl::InvalidArgumentError(StrCat("node '", node, "' (", rule, "): ", message)),
-                    std::move(detail));
+  return WithDetail(absl::InvalidArgumentError(StrCat("node '", node, "' (", rule, "): ", message)), std::move(detail));
 }
 
 }  // namespace stepone

@@ -1,5 +1,5 @@
-// absl::StrCat for std::string_view. Distributions build Abseil for C++14, where absl::string_view is a class of its own
-// that std::string_view does not convert to; everything else goes to absl::StrCat as it is.
+// absl::StrCat for std::string_view. Distributions build Abseil for C++14, where absl::string_view is a class of its
+// own that std::string_view does not convert to; everything else goes to absl::StrCat as it is.
 #ifndef STEPONE_PROTO_STR_CAT_H_
 #define STEPONE_PROTO_STR_CAT_H_
 

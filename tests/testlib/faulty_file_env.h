@@ -20,19 +20,19 @@ enum class FileOp { kRead, kSize, kWrite, kRename, kRemove, kSync, kMakeFolder, 
 // An operation that fails with an errno.
 struct Fault {
   FileOp op = FileOp::kWrite;
-  int error = 5;                  // EIO
-  std::string path_contains = {};    // empty: any path
-  int skip = 0;                   // matching operations that pass first
-  int times = 1 << 30;            // then so many fail
-  bool after_effect = false;      // do it all the same, then report the error
-  std::optional<size_t> torn_at = {};// kWrite: so many bytes reach the file first
+  int error = 5;                       // EIO
+  std::string path_contains = {};      // empty: any path
+  int skip = 0;                        // matching operations that pass first
+  int times = 1 << 30;                 // then so many fail
+  bool after_effect = false;           // do it all the same, then report the error
+  std::optional<size_t> torn_at = {};  // kWrite: so many bytes reach the file first
 };
 
 // Passes operations on to the real file system unless a fault matches. Thread-safe.
 //
 // CrashAt plays the death of the process: every change of the file system has the points "not begun" and "done, but
-// nobody heard"; a write has "half of the bytes" between them. Points are numbered from 0 in the order in which they are
-// reached. From the crash on, every operation fails with kUnavailable and changes nothing.
+// nobody heard"; a write has "half of the bytes" between them. Points are numbered from 0 in the order in which they
+// are reached. From the crash on, every operation fails with kUnavailable and changes nothing.
 class FaultyFileEnv final : public FileEnv {
  public:
   explicit FaultyFileEnv(FileEnv& inner = FileEnv::Real()) : inner_(inner) {}

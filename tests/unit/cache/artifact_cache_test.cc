@@ -174,7 +174,8 @@ TEST(ArtifactCacheTest, OneWinnerAmongManyThreads) {
   std::vector<std::string> results(8);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < results.size(); ++t) {
-    threads.emplace_back([&, t] { results[t] = cache.PutOrGet(key, SomeArtifact(StrCat("by ", t)), false).objects(0).data(); });
+    threads.emplace_back(
+        [&, t] { results[t] = cache.PutOrGet(key, SomeArtifact(StrCat("by ", t)), false).objects(0).data(); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& result : results) EXPECT_EQ(result, results[0]);

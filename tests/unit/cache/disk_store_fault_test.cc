@@ -138,8 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
         WriteFault{"MakeFolder", {.op = FileOp::kMakeFolder, .error = EACCES}, absl::StatusCode::kUnavailable}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// B15: a rename that happens but reports an error, or a folder that can't be synced, is a failed write; the file that is
-// there is whole.
+// B15: a rename that happens but reports an error, or a folder that can't be synced, is a failed write; the file that
+// is there is whole.
 TEST_F(DiskStoreFaultTest, B15ARenameThatHappensButReportsAnError) {
   for (const Fault& fault : {Fault{.op = FileOp::kRename, .error = EIO, .after_effect = true},
                              Fault{.op = FileOp::kSync, .error = EIO, .path_contains = "kernel/"}}) {

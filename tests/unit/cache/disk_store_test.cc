@@ -135,11 +135,14 @@ TEST_F(DiskStoreTest, ForEachListsLabelsNewestUseFirst) {
   ASSERT_TRUE(store->Get(ArtifactId(1)).ok());
   std::string labels;
   std::vector<Digest> keys;
-  ASSERT_TRUE(store->ForEach(Kind::kArtifact, [&](const Digest& key, std::string_view label) {
-                     keys.push_back(key);
-                     labels.append(label);
-                     return labels.size() < 3;
-                   }).ok());
+  ASSERT_TRUE(store
+                  ->ForEach(Kind::kArtifact,
+                            [&](const Digest& key, std::string_view label) {
+                              keys.push_back(key);
+                              labels.append(label);
+                              return labels.size() < 3;
+                            })
+                  .ok());
   EXPECT_EQ(labels, "132");
   EXPECT_EQ(keys[0], ArtifactId(1).key);
 }
@@ -164,7 +167,8 @@ TEST_F(DiskStoreTest, ReadersMayShareTheFolder) {
   EXPECT_EQ(BytesOf(reader->Get(KernelId(2))), "later");
   EXPECT_TRUE(absl::IsNotFound(reader->Get(KernelId(3)).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(reader->Put(KernelId(3), MakeBlob("x"))));
-  EXPECT_TRUE(absl::IsUnimplemented(reader->ForEach(Kind::kKernel, [](const Digest&, std::string_view) { return true; })));
+  EXPECT_TRUE(
+      absl::IsUnimplemented(reader->ForEach(Kind::kKernel, [](const Digest&, std::string_view) { return true; })));
   EXPECT_EQ(reader->Stats()[0].failed_writes, 0u);
   EXPECT_FALSE(reader->Stats()[0].writable);
 }
@@ -242,39 +246,38 @@ void Truncate(const std::string& path, uint64_t size) { std::filesystem::resize_
 
 INSTANTIATE_TEST_SUITE_P(
     B12, DamageTest,
-    testing::Values(
-        Damage{"CutToNothing", [](const std::string& p, const std::string&) { Truncate(p, 0); }},
-        Damage{"CutToHalf", [](const std::string& p, const std::string&) { Truncate(p, 1500); }},
-        Damage{"CutByOneByte",
-               [](const std::string& p, const std::string&) { Truncate(p, std::filesystem::file_size(p) - 1); }},
-        Damage{"OneBitFlipped",
-               [](const std::string& p, const std::string&) {
-                 std::fstream file(p, std::ios::in | std::ios::out | std::ios::binary);
-                 file.seekg(2000);
-                 const char byte = static_cast<char>(file.get() ^ 4);
-                 file.seekp(2000);
-                 file.put(byte);
-               }},
-        Damage{"ExchangedWithAnother",
-               [](const std::string& p, const std::string& other) {
-                 std::filesystem::copy_file(other, p, std::filesystem::copy_options::overwrite_existing);
-               }},
-        Damage{"AFolder",
-               [](const std::string& p, const std::string&) {
-                 std::filesystem::remove(p);
-                 std::filesystem::create_directory(p);
-                 std::ofstream(p + "/inside") << "x";
-               }},
-        Damage{"AFifo",
-               [](const std::string& p, const std::string&) {
-                 std::filesystem::remove(p);
-                 ASSERT_EQ(mkfifo(p.c_str(), 0600), 0);
-               }},
-        Damage{"ADanglingLink",
-               [](const std::string& p, const std::string&) {
-                 std::filesystem::remove(p);
-                 std::filesystem::create_symlink("/nowhere", p);
-               }}),
+    testing::Values(Damage{"CutToNothing", [](const std::string& p, const std::string&) { Truncate(p, 0); }},
+                    Damage{"CutToHalf", [](const std::string& p, const std::string&) { Truncate(p, 1500); }},
+                    Damage{"CutByOneByte", [](const std::string& p,
+                                              const std::string&) { Truncate(p, std::filesystem::file_size(p) - 1); }},
+                    Damage{"OneBitFlipped",
+                           [](const std::string& p, const std::string&) {
+                             std::fstream file(p, std::ios::in | std::ios::out | std::ios::binary);
+                             file.seekg(2000);
+                             const char byte = static_cast<char>(file.get() ^ 4);
+                             file.seekp(2000);
+                             file.put(byte);
+                           }},
+                    Damage{"ExchangedWithAnother",
+                           [](const std::string& p, const std::string& other) {
+                             std::filesystem::copy_file(other, p, std::filesystem::copy_options::overwrite_existing);
+                           }},
+                    Damage{"AFolder",
+                           [](const std::string& p, const std::string&) {
+                             std::filesystem::remove(p);
+                             std::filesystem::create_directory(p);
+                             std::ofstream(p + "/inside") << "x";
+                           }},
+                    Damage{"AFifo",
+                           [](const std::string& p, const std::string&) {
+                             std::filesystem::remove(p);
+                             ASSERT_EQ(mkfifo(p.c_str(), 0600), 0);
+                           }},
+                    Damage{"ADanglingLink",
+                           [](const std::string& p, const std::string&) {
+                             std::filesystem::remove(p);
+                             std::filesystem::create_symlink("/nowhere", p);
+                           }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(DiskStoreTest, AMissingFileIsAMissAndIsWrittenAgain) {
@@ -354,10 +357,13 @@ TEST_F(DiskStoreTest, ADamagedIndexIsBuiltAnew) {
   }
   const auto store = Open();
   std::string labels;
-  ASSERT_TRUE(store->ForEach(Kind::kArtifact, [&labels](const Digest&, std::string_view label) {
-                     labels.append(label);
-                     return true;
-                   }).ok());
+  ASSERT_TRUE(store
+                  ->ForEach(Kind::kArtifact,
+                            [&labels](const Digest&, std::string_view label) {
+                              labels.append(label);
+                              return true;
+                            })
+                  .ok());
   EXPECT_EQ(labels.size(), 10u);
 }
 
@@ -395,7 +401,8 @@ TEST_F(DiskStoreTest, ConcurrentOverwritesEvictionsAndReads) {
       for (uint64_t i = 0; i < 100; ++i) {
         const uint64_t number = (i + static_cast<uint64_t>(t) * 13) % 40;
         if (t % 2 == 0) {
-          EXPECT_TRUE(store->Put(KernelId(number), MakeBlob(Noise(1000, number)), {.overwrite = true, .label = ""}).ok());
+          EXPECT_TRUE(
+              store->Put(KernelId(number), MakeBlob(Noise(1000, number)), {.overwrite = true, .label = ""}).ok());
         } else if (const auto entry = store->Get(KernelId(number)); entry.ok()) {
           EXPECT_EQ(*entry->bytes, Noise(1000, number));
         } else {
@@ -410,7 +417,8 @@ TEST_F(DiskStoreTest, ConcurrentOverwritesEvictionsAndReads) {
   EXPECT_EQ(stats.failed_reads, 0u);
   // What the index says is what there is.
   uint64_t files = 0;
-  for (const auto& file : std::filesystem::recursive_directory_iterator(Root() + "/kernel")) files += file.is_regular_file();
+  for (const auto& file : std::filesystem::recursive_directory_iterator(Root() + "/kernel"))
+    files += file.is_regular_file();
   EXPECT_EQ(files, stats.entries);
 }
 

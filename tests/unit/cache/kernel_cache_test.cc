@@ -47,10 +47,13 @@ TEST(KernelCacheTest, AMappingThatOutlivesItsObjectIsReplaced) {
   // The same mapping without its object, as eviction leaves it.
   MemoryStore evicted(1 << 20);
   KernelCache after(evicted);
-  ASSERT_TRUE(store.ForEach(Kind::kKernel, [&evicted](const Digest& key, std::string_view) {
-                     EXPECT_TRUE(evicted.Put({Kind::kKernel, key}, MakeBlob(Sha256("first").Raw())).ok());
-                     return true;
-                   }).ok());
+  ASSERT_TRUE(store
+                  .ForEach(Kind::kKernel,
+                           [&evicted](const Digest& key, std::string_view) {
+                             EXPECT_TRUE(evicted.Put({Kind::kKernel, key}, MakeBlob(Sha256("first").Raw())).ok());
+                             return true;
+                           })
+                  .ok());
   EXPECT_TRUE(absl::IsNotFound(after.Get("key", "").status()));
   ASSERT_TRUE(after.Put("key", "", MakeBlob("second")).ok());
   EXPECT_EQ(Text(after.Get("key", "")), "second");

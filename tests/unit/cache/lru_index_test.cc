@@ -12,8 +12,8 @@ namespace {
 
 EntryId Id(char name) { return {Kind::kObject, Sha256(std::string(1, name))}; }
 
-// A script of steps: "+a3" puts a with 3 bytes, "?a" uses it, "-a" removes it, "!7" evicts to 7 bytes. `order` is what is
-// left, most recently used first, and `evicted` what was evicted, in order.
+// A script of steps: "+a3" puts a with 3 bytes, "?a" uses it, "-a" removes it, "!7" evicts to 7 bytes. `order` is what
+// is left, most recently used first, and `evicted` what was evicted, in order.
 struct Script {
   const char* name;
   std::vector<std::string> steps;
@@ -45,23 +45,22 @@ TEST_P(LruScriptTest, LeavesTheRightEntries) {
   EXPECT_EQ(index.size(), script.order.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LruScriptTest,
-    testing::Values(
-        Script{"Empty", {"!0", "-a", "?a"}, "", "", 0},
-        Script{"NewestFirst", {"+a1", "+b1", "+c1"}, "cba", "", 3},
-        Script{"EvictsOldest", {"+a1", "+b1", "+c1", "!2"}, "cb", "a", 2},
-        Script{"UseProtects", {"+a1", "+b1", "+c1", "?a", "!2"}, "ac", "b", 2},
-        Script{"UseOfAStrangerChangesNothing", {"+a1", "+b1", "?z", "!1"}, "b", "a", 1},
-        Script{"ReplacingCountsOnce", {"+a5", "+b1", "+a2"}, "ab", "", 3},
-        Script{"ReplacingProtects", {"+a1", "+b1", "+a1", "!1"}, "a", "b", 1},
-        Script{"RemovedIsNotEvicted", {"+a1", "+b1", "-a", "!0"}, "", "b", 0},
-        Script{"LargeOnePushesOutMany", {"+a3", "+b3", "+c9", "!10"}, "c", "ab", 9},
-        Script{"ExactlyTheLimitStays", {"+a4", "+b6", "!10"}, "ba", "", 10},
-        Script{"EvictToNothing", {"+a4", "+b6", "!0"}, "", "ab", 0},
-        Script{"EmptyEntriesGoInTheirTurn", {"+a0", "+b5", "!4"}, "", "ab", 0},
-        Script{"RemoveAndPutAgain", {"+a1", "-a", "+a2", "?a"}, "a", "", 2}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, LruScriptTest,
+                         testing::Values(Script{"Empty", {"!0", "-a", "?a"}, "", "", 0},
+                                         Script{"NewestFirst", {"+a1", "+b1", "+c1"}, "cba", "", 3},
+                                         Script{"EvictsOldest", {"+a1", "+b1", "+c1", "!2"}, "cb", "a", 2},
+                                         Script{"UseProtects", {"+a1", "+b1", "+c1", "?a", "!2"}, "ac", "b", 2},
+                                         Script{
+                                             "UseOfAStrangerChangesNothing", {"+a1", "+b1", "?z", "!1"}, "b", "a", 1},
+                                         Script{"ReplacingCountsOnce", {"+a5", "+b1", "+a2"}, "ab", "", 3},
+                                         Script{"ReplacingProtects", {"+a1", "+b1", "+a1", "!1"}, "a", "b", 1},
+                                         Script{"RemovedIsNotEvicted", {"+a1", "+b1", "-a", "!0"}, "", "b", 0},
+                                         Script{"LargeOnePushesOutMany", {"+a3", "+b3", "+c9", "!10"}, "c", "ab", 9},
+                                         Script{"ExactlyTheLimitStays", {"+a4", "+b6", "!10"}, "ba", "", 10},
+                                         Script{"EvictToNothing", {"+a4", "+b6", "!0"}, "", "ab", 0},
+                                         Script{"EmptyEntriesGoInTheirTurn", {"+a0", "+b5", "!4"}, "", "ab", 0},
+                                         Script{"RemoveAndPutAgain", {"+a1", "-a", "+a2", "?a"}, "a", "", 2}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LruIndexTest, KindsAreNameSpaces) {
   LruIndex<int> index;

@@ -87,10 +87,13 @@ TEST(MemoryStoreTest, ForEachVisitsOneKindNewestFirst) {
   }
   ASSERT_TRUE(store.Put(KernelId(9), MakeBlob("x"), {.overwrite = false, .label = "kernel"}).ok());
   std::string labels;
-  EXPECT_TRUE(store.ForEach(Kind::kArtifact, [&labels](const Digest&, std::string_view label) {
-                     labels.append(label);
-                     return labels.size() < 2;
-                   }).ok());
+  EXPECT_TRUE(store
+                  .ForEach(Kind::kArtifact,
+                           [&labels](const Digest&, std::string_view label) {
+                             labels.append(label);
+                             return labels.size() < 2;
+                           })
+                  .ok());
   EXPECT_EQ(labels, "21");
 }
 

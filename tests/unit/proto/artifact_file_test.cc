@@ -135,7 +135,8 @@ TEST(ArtifactFileTest, DamageIsNamedFieldByField) {
   ExpectDamaged(with(kHeadBytes, static_cast<char>(good[kHeadBytes] + 1)), "checksum");
   ExpectDamaged(with(kHeadBytes + covered, 'b'), "object 0 do not match");
   // The same with a checksum made to fit: each check stands on its own.
-  ExpectDamaged(WithChecksum(with(kHeadBytes, static_cast<char>(good[kHeadBytes] + 1)), covered), "object 0 do not match");
+  ExpectDamaged(WithChecksum(with(kHeadBytes, static_cast<char>(good[kHeadBytes] + 1)), covered),
+                "object 0 do not match");
   ExpectDamaged(WithChecksum(with(kHeadBytes + 39, 0x7F), covered), "object 0 leaves the file");
   ExpectDamaged(WithChecksum(with(kHeadBytes + 3 * kRowBytes, '\xFF'), covered), "signed manifest does not parse");
 }
