@@ -23,7 +23,7 @@ std::optional<std::vector<IndexExpr>> ViewCoords(const ir::Graph& graph, const N
   switch (view.op) {
     case Op::kReshape:
       if (from == to) return coords;
-      return Delinearize(Linearize(coords, to), from, sizes, split);
+      return ReshapeCoords(coords, to, from, sizes, split);
     case Op::kPermute: {
       const Dims& dims = ir::DimsAttr(view, "dims");
       std::vector<IndexExpr> result(dims.size());
@@ -64,7 +64,8 @@ bool IsView(const ir::Graph& graph, ValueId value) {
   return producer != ir::kNoNode && ir::KindOf(graph.node(producer).op) == OpKind::kView;
 }
 
-Dims DomainOf(const ir::Graph& graph, const Node& node) {
+Dims DomainOf(const ir::Graph& graph, const Node& node, ItemKind kind) {
+  if (kind == ItemKind::kParts) return graph.type(node.operands[0]).sizes;
   if (ir::KindOf(node.op) == OpKind::kReduction || node.op == Op::kTakeGrad) return graph.type(node.operands[0]).sizes;
   if (node.op == Op::kScatterAdd) return graph.type(node.operands[2]).sizes;
   return graph.type(node.results[0]).sizes;
@@ -88,7 +89,7 @@ class LeafFinder {
     for (;;) {
       item_.leaves.clear();
       split_ = Split{};
-      VisitOperands(graph_.node(item_.node), item_.coords, true);
+      VisitItemOperands();
       if (split_.dim < 0) return;
       ApplySplit(split_, &item_.atoms);
       for (IndexExpr& expr : item_.coords) expr = ApplySplit(expr, split_);
@@ -130,6 +131,12 @@ class LeafFinder {
     if (std::find(item_.leaves.begin(), item_.leaves.end(), leaf) == item_.leaves.end()) {
       item_.leaves.push_back(std::move(leaf));
     }
+  }
+
+  void VisitItemOperands() {
+    const Node& node = graph_.node(item_.node);
+    if (item_.kind != ItemKind::kParts) return VisitOperands(node, item_.coords, true);
+    for (ValueId operand : node.operands) Visit(operand, item_.coords, true);
   }
 
   // `coords`: a point of the node's domain.
@@ -184,8 +191,8 @@ FusionGraph::FusionGraph(const ir::Graph& graph, const std::vector<ValueId>& pin
       only_expanded_(graph.num_values(), true),
       only_moved_(graph.num_values(), true) {
   for (ValueId value : pinned) pinned_[value] = required_[value] = true;
-  FindUses();
   FindRequired();
+  FindUses();
   DecideInlining();
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
@@ -203,7 +210,8 @@ void FusionGraph::FindUses() {
   for (NodeId id : graph_.order()) {
     const Node& node = graph_.node(id);
     if (ir::KindOf(node.op) == OpKind::kView) continue;
-    const bool moves = node.op == Op::kPad || node.op == Op::kConcat || node.op == Op::kGather;
+    const bool moves = node.op == Op::kPad || node.op == Op::kGather ||
+                       (node.op == Op::kConcat && !(required_[node.results[0]] && InEqualParts(node)));
     for (ValueId operand : node.operands) {
       if (operand == ir::kNoValue) continue;
       const ValueId base = BaseOf(graph_, operand);
@@ -228,6 +236,13 @@ void FusionGraph::FindRequired() {
   for (const ir::Output& output : graph_.outputs) {
     if (output.value != ir::kNoValue) required_[BaseOf(graph_, output.value)] = true;
   }
+}
+
+bool FusionGraph::InEqualParts(const Node& node) const {
+  const Dims& sizes = graph_.type(node.operands[0]).sizes;
+  return node.operands.size() <= 8 && std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId operand) {
+           return graph_.type(operand).sizes == sizes;
+         });
 }
 
 bool FusionGraph::ShouldInline(NodeId id, int64_t cost, int64_t leaves) const {
@@ -282,7 +297,8 @@ void FusionGraph::AddItem(NodeId id) {
   } else {
     if (ir::KindOf(node.op) == OpKind::kReduction) item.kind = ItemKind::kReduce;
     if (node.op == Op::kTakeGrad || node.op == Op::kScatterAdd) item.kind = ItemKind::kScatter;
-    item.domain = DomainOf(graph_, node);
+    if (node.op == Op::kConcat && InEqualParts(node)) item.kind = ItemKind::kParts;
+    item.domain = DomainOf(graph_, node, item.kind);
     LeafFinder(*this, item).Run();
     if (item.kind == ItemKind::kReduce) {
       for (int64_t dim : ir::DimsAttr(node, "dims")) {

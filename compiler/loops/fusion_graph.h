@@ -26,6 +26,7 @@ enum class ItemKind : uint8_t {
   kElementwise,  // one result element per point of the domain
   kReduce,       // the domain is the operand's
   kScatter,      // take_grad and scatter_add: the domain is the added source's
+  kParts,        // a concat of equal parts: the domain is a part's, each point gives one element per part
   kCombine,      // adds up the partial sums of a reduction that another kernel accumulated; domain: the result's
   kOpaque,       // an extern call or a seed draw
 };
@@ -66,6 +67,7 @@ class FusionGraph {
   void FindRequired();
   void DecideInlining();
   bool ShouldInline(ir::NodeId node, int64_t cost, int64_t leaves) const;
+  bool InEqualParts(const ir::Node& node) const;
   void AddItem(ir::NodeId node);
 
   const ir::Graph& graph_;

@@ -44,10 +44,13 @@ std::optional<std::vector<IndexExpr>> SubstituteAll(const std::vector<IndexExpr>
   return result;
 }
 
-// The result's value and positions, when the item gives one element per point or per row.
+// The result's value and positions. Not direct when the group's other items cannot use it.
 std::optional<Touch> Produced(const FusionGraph& fusion, const Item& item) {
-  if (item.kind == ItemKind::kOpaque || item.kind == ItemKind::kScatter) return std::nullopt;
+  if (item.kind == ItemKind::kOpaque) return std::nullopt;
   const Node& node = fusion.graph().node(item.node);
+  if (item.kind == ItemKind::kScatter || item.kind == ItemKind::kParts) {
+    return Touch{node.results[0], true, false, {}};
+  }
   Touch touch{node.results[0], true, true, {}};
   touch.coords = item.kind == ItemKind::kReduce ? KeptCoords(node, item.coords) : item.coords;
   return touch;
@@ -66,11 +69,8 @@ uint64_t AllAtoms(const Group& group) {
   return group.atoms.empty() ? 0 : (~uint64_t{0} >> (64 - group.atoms.size()));
 }
 
-// Row-wise or accumulated, when nothing but speed decides: the columns for a lone kind of reduction.
-uint64_t PreferredColumns(const FusionGraph& fusion, const Group& group, uint64_t all, uint64_t reduced) {
-  const uint64_t kept = all & ~reduced;
-  if (kept == 0) return reduced;
-  // The atom along which the largest operand lies contiguously.
+// The atom along which the largest operand lies contiguously, as a mask; 0: unknown.
+uint64_t ContiguousAtom(const FusionGraph& fusion, const Group& group, uint64_t all) {
   int64_t best_bytes = -1;
   uint64_t contiguous = 0;
   for (const Touch& touch : group.touches) {
@@ -90,6 +90,14 @@ uint64_t PreferredColumns(const FusionGraph& fusion, const Group& group, uint64_
       }
     }
   }
+  return contiguous;
+}
+
+// Row-wise or accumulated, when nothing but speed decides: the columns for a lone kind of reduction.
+uint64_t PreferredColumns(const FusionGraph& fusion, const Group& group, uint64_t all, uint64_t reduced) {
+  const uint64_t kept = all & ~reduced;
+  if (kept == 0) return reduced;
+  const uint64_t contiguous = ContiguousAtom(fusion, group, all);
   if (contiguous == 0 || (contiguous & reduced) != 0) return reduced;
   int64_t kept_count = 1, reduced_count = 1;
   for (size_t atom = 0; atom < group.atoms.size(); ++atom) {
@@ -175,8 +183,9 @@ bool OneLongRow(const Group& group) {
 
 // Rows that lie across memory are fine as long as a vector of them stays in the second-level cache.
 bool StridedRows(const FusionGraph& fusion, const Group& group, const FuseOptions& options) {
-  if (!group.has_reduction || group.columns == 0) return false;
+  if (group.columns == 0) return false;
   const uint64_t all = AllAtoms(group);
+  if (!group.has_reduction) return (ContiguousAtom(fusion, group, all) & ~group.columns) != 0;
   if (group.columns == all || PreferredColumns(fusion, group, all, group.columns) == group.columns) return false;
   int64_t row = 1;
   for (size_t atom = 0; atom < group.atoms.size(); ++atom) {

@@ -178,6 +178,35 @@ std::optional<std::vector<IndexExpr>> Delinearize(const IndexExpr& position, con
   return coordinates;
 }
 
+std::optional<std::vector<IndexExpr>> ReshapeCoords(const std::vector<IndexExpr>& coordinates, const ir::Dims& from,
+                                                    const ir::Dims& to, const ir::Dims& sizes, Split* split) {
+  *split = Split{};
+  std::vector<IndexExpr> result;
+  size_t f = 0, t = 0;
+  while (f < from.size() || t < to.size()) {
+    // The shortest runs of dims from here on that hold equally many elements.
+    size_t f_end = f, t_end = t;
+    int64_t held = 1, wanted = 1;
+    do {
+      if (f_end < from.size() && (held <= wanted || t_end == to.size())) {
+        held *= from[f_end++];
+      } else if (t_end < to.size()) {
+        wanted *= to[t_end++];
+      }
+    } while (held != wanted && (f_end < from.size() || t_end < to.size()));
+    const ir::Dims part_from(from.begin() + static_cast<int64_t>(f), from.begin() + static_cast<int64_t>(f_end));
+    const ir::Dims part_to(to.begin() + static_cast<int64_t>(t), to.begin() + static_cast<int64_t>(t_end));
+    const std::vector<IndexExpr> part(coordinates.begin() + static_cast<int64_t>(f),
+                                      coordinates.begin() + static_cast<int64_t>(f_end));
+    std::optional<std::vector<IndexExpr>> moved = Delinearize(Linearize(part, part_from), part_to, sizes, split);
+    if (!moved) return std::nullopt;
+    result.insert(result.end(), moved->begin(), moved->end());
+    f = f_end;
+    t = t_end;
+  }
+  return result;
+}
+
 IndexExpr ApplySplit(const IndexExpr& expr, const Split& split) {
   IndexExpr result = Constant(expr.constant);
   for (const Term& term : expr.terms) {

@@ -51,6 +51,11 @@ IndexExpr Linearize(const std::vector<IndexExpr>& coordinates, const ir::Dims& s
 std::optional<std::vector<IndexExpr>> Delinearize(const IndexExpr& position, const ir::Dims& shape,
                                                   const ir::Dims& sizes, Split* split);
 
+// The same for a reshape of `from` to `to`, dims that stay as they are kept apart: what is out of range in one of them
+// (behind a guard) does not carry over into others.
+std::optional<std::vector<IndexExpr>> ReshapeCoords(const std::vector<IndexExpr>& coordinates, const ir::Dims& from,
+                                                    const ir::Dims& to, const ir::Dims& sizes, Split* split);
+
 // Rewrites an expression for dims in which `split.dim` was replaced by two: the outer part keeps its number, the inner
 // one is split.dim + 1, later dims move up by one.
 IndexExpr ApplySplit(const IndexExpr& expr, const Split& split);

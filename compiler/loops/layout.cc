@@ -130,20 +130,22 @@ bool Apply(const ir::Graph& graph, const Node& node, Strided& at) {
 
 }  // namespace
 
-std::optional<Strided> StridedAccess(const ir::Graph& graph, ValueId value) {
+std::optional<Strided> StridedFrom(const ir::Graph& graph, ValueId value, ValueId root, const Dims& root_strides) {
   std::vector<const Node*> chain;
-  ValueId base = value;
-  for (;;) {
-    const ir::NodeId producer = graph.value(base).producer;
-    if (producer == ir::kNoNode || ir::KindOf(graph.node(producer).op) != OpKind::kView) break;
-    chain.push_back(&graph.node(producer));
-    base = graph.node(producer).operands[0];
+  for (ValueId at = value; at != root;) {
+    chain.push_back(&graph.node(graph.value(at).producer));
+    at = chain.back()->operands[0];
   }
-  Strided at{base, 0, MemoryType(graph, base).strides};
+  Strided at{root, 0, root_strides};
   for (size_t i = chain.size(); i-- > 0;) {
     if (!Apply(graph, *chain[i], at)) return std::nullopt;
   }
   return at;
+}
+
+std::optional<Strided> StridedAccess(const ir::Graph& graph, ValueId value) {
+  const ValueId base = BaseOf(graph, value);
+  return StridedFrom(graph, value, base, MemoryType(graph, base).strides);
 }
 
 }  // namespace stepone::loops

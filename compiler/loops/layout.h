@@ -26,6 +26,10 @@ ir::TensorType MemoryType(const ir::Graph& graph, ir::ValueId value);
 // Empty when the views between `value` and its base are no strides of the base's memory.
 std::optional<Strided> StridedAccess(const ir::Graph& graph, ir::ValueId value);
 
+// Strides of `value` when `root`, which its views lead to, has `root_strides`. REQUIRES: they do lead there.
+std::optional<Strided> StridedFrom(const ir::Graph& graph, ir::ValueId value, ir::ValueId root,
+                                   const ir::Dims& root_strides);
+
 // Strides of `from` seen with `to` sizes (the same elements in row-major order), when there are some.
 std::optional<ir::Dims> ReshapeStrides(const ir::Dims& from, const ir::Dims& strides, const ir::Dims& to);
 

@@ -87,6 +87,7 @@ class Lowering {
       split_ = Split{};
       failure_ = LowerFailure{};
       item_exprs_.clear();
+      row_values_.clear();
       dynamic_.clear();
       partial_roots_.clear();
       position_results_ = reduces_all_ = false;
@@ -128,6 +129,8 @@ class Lowering {
       const Node& node = graph_.node(item.node);
       if (item.kind == ItemKind::kScatter) {
         BuildScatter(i);
+      } else if (item.kind == ItemKind::kParts) {
+        BuildParts(i);
       } else if (item.kind == ItemKind::kReduce && group_.roles[i] != ReduceRole::kRow) {
         BuildAccumulate(i);
       } else if (stored_[node.results[0]]) {
@@ -208,6 +211,19 @@ class Lowering {
     exprs_.roots.push_back(std::move(store));
   }
 
+  void BuildParts(size_t index) {
+    const Node& node = graph_.node(fusion_.item(group_.items[index]).node);
+    const int64_t dim = ir::IntAttr(node, "dim");
+    const Coords point = ItemPoint(index);
+    for (size_t part = 0; part < node.operands.size(); ++part) {
+      const ExprId value = Eval(node.operands[part], point, kNoExpr);
+      if (value == kNoExpr) return;
+      Coords target = point;
+      target[dim] = AddConstant(target[dim], static_cast<int64_t>(part) * graph_.type(node.operands[part]).sizes[dim]);
+      exprs_.roots.push_back(StoreInst(node.results[0], target, value));
+    }
+  }
+
   // Columns of a scatter's kernel: what does not decide which of several additions to one place comes first.
   uint64_t ScatterColumns() {
     uint64_t ordered = 0;
@@ -274,6 +290,9 @@ class Lowering {
   }
 
   ExprId ReduceExpr(const Node& node, ExprId value) {
+    if (node.op == Op::kSum) {
+      if (const ExprId picked = PickedElement(value); picked != kNoExpr) return picked;
+    }
     Inst inst;
     inst.code = Code::kReduce;
     inst.op = node.op;
@@ -285,6 +304,66 @@ class Lowering {
       inst.type = exprs_.at(value).type;
     }
     return exprs_.Add(std::move(inst));
+  }
+
+  bool IsRowValue(ExprId id) {
+    const auto [at, added] = row_values_.emplace(id, false);
+    if (!added) return at->second;
+    const Inst& inst = exprs_.at(id);
+    const bool row = inst.code == Code::kReduce ||
+                     ((DimMask(inst.index) & group_.columns) == 0 &&
+                      std::all_of(inst.args.begin(), inst.args.end(), [&](ExprId arg) { return IsRowValue(arg); }));
+    return row_values_[id] = row;
+  }
+
+  // Whether an index counts the columns of a row, each once; its offset, and how many there are.
+  bool CountsColumns(const IndexExpr& index, int64_t* count) const {
+    if (group_.columns == 0 || DimMask(index) != group_.columns) return false;
+    std::vector<Term> terms = index.terms;
+    std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return a.coefficient < b.coefficient; });
+    *count = 1;
+    for (const Term& term : terms) {
+      if (term.divisor != 1 || term.modulus != 0 || term.coefficient != *count) return false;
+      *count *= group_.atoms[term.dim];
+    }
+    return true;
+  }
+
+  // The sum over a row's columns of where(column == row value and ..., row value, 0), which is one of the elements or 0:
+  // the row value that gives it. kNoExpr: the expression is no such thing.
+  ExprId PickedElement(ExprId value) {
+    const Inst where = exprs_.at(value);
+    if (where.code != Code::kScalar || where.op != Op::kWhere || !IsRowValue(where.args[1])) return kNoExpr;
+    const Inst zero = exprs_.at(where.args[2]);
+    if (zero.code != Code::kConstant || zero.number != 0 || zero.integer != 0) return kNoExpr;
+    std::vector<ExprId> conditions = {where.args[0]};
+    ExprId condition = kNoExpr, position = kNoExpr, target = kNoExpr;
+    const auto both = [&](ExprId a, ExprId b) { return a == kNoExpr ? b : Scalar(Op::kAnd, DType::kBool, {a, b}); };
+    while (!conditions.empty()) {
+      const ExprId at = conditions.back();
+      const Inst inst = exprs_.at(at);
+      conditions.pop_back();
+      if (IsRowValue(at)) {
+        condition = both(condition, at);
+      } else if (inst.code == Code::kScalar && inst.op == Op::kAnd) {
+        conditions.insert(conditions.end(), inst.args.begin(), inst.args.end());
+      } else if (inst.code == Code::kScalar && inst.op == Op::kEq && position == kNoExpr) {
+        const bool second = IsRowValue(inst.args[0]);
+        position = inst.args[second ? 1 : 0];
+        target = inst.args[second ? 0 : 1];
+        if (!IsRowValue(target)) return kNoExpr;
+      } else {
+        return kNoExpr;
+      }
+    }
+    int64_t count = 0;
+    if (position == kNoExpr || exprs_.at(position).code != Code::kIndex) return kNoExpr;
+    const IndexExpr index = exprs_.at(position).index;
+    if (!CountsColumns(index, &count)) return kNoExpr;
+    const DType type = exprs_.at(target).type;
+    condition = both(condition, Scalar(Op::kGe, DType::kBool, {target, Integer(type, index.constant)}));
+    condition = both(condition, Scalar(Op::kLt, DType::kBool, {target, Integer(type, index.constant + count)}));
+    return Scalar(Op::kWhere, where.type, {condition, where.args[1], where.args[2]});
   }
 
   // The slices of a partial buffer, joined in order.
@@ -364,7 +443,7 @@ class Lowering {
     const Coords point = ItemPoint(index);
     const bool own = item.kind == ItemKind::kReduce ? KeptCoords(graph_.node(item.node), point) == coords : point == coords;
     const bool row = item.kind != ItemKind::kReduce || group_.roles[index] == ReduceRole::kRow;
-    if (own && row && item.kind != ItemKind::kScatter) return ItemExpr(index);
+    if (own && row && item.kind != ItemKind::kScatter && item.kind != ItemKind::kParts) return ItemExpr(index);
     // At another position: computed again there.
     if (item.kind == ItemKind::kElementwise && graph_.node(item.node).op != Op::kRandom) {
       return NodeExpr(graph_.node(item.node), coords, guard);
@@ -721,6 +800,7 @@ class Lowering {
   ir::Dims sizes_;                             // atoms, then the bounds of dynamic dims
   std::vector<DynamicDim> dynamic_;
   std::map<size_t, ExprId> item_exprs_;        // by index into group_.items
+  std::map<ExprId, bool> row_values_;          // whether an expression is the same for all columns of a row
   std::vector<std::pair<size_t, size_t>> partial_roots_;   // root, index into group_.items
   bool position_results_ = false;
   bool reduces_all_ = false;

@@ -89,12 +89,39 @@ class Normalizer {
 
   void SetOperand(NodeId id, size_t i, ValueId value) { graph_.node(id).operands[i] = value; }
 
-  // `value` or a copy of it that has its traced strides.
+  // `value` or a value with the same elements that has its traced strides.
   ValueId InMemory(ValueId value) {
     const ir::TensorType& type = graph_.type(value);
     if (!type.plain || !ir::IsFusable(type.dtype)) return value;
     const std::optional<Strided> access = StridedAccess(graph_, value);
     if (access && (SameStrides(type.sizes, access->strides, type.strides) || !IsDense(type))) return value;
+    const auto [at, added] = in_memory_.emplace(value, ir::kNoValue);
+    if (added) at->second = CopyUpstream(value);
+    return at->second;
+  }
+
+  // A copy of the first value on the way of views to `value` from which strides lead on, and those views of the copy: so
+  // that one copy serves several views (a matrix and its transpose, say).
+  ValueId CopyUpstream(ValueId value) {
+    std::vector<NodeId> views;   // from `value` back to the base
+    for (ValueId at = value; at != BaseOf(graph_, value); at = graph_.node(views.back()).operands[0]) {
+      views.push_back(graph_.value(at).producer);
+    }
+    const ir::TensorType type = graph_.type(value);
+    for (size_t i = views.size(); i-- > 1;) {
+      const ValueId root = graph_.node(views[i]).results[0];
+      const ir::TensorType& root_type = graph_.type(root);
+      if (root_type.NumElements() != type.NumElements() || !IsDense(root_type)) continue;
+      const std::optional<Strided> access = StridedFrom(graph_, value, root, root_type.strides);
+      if (!access || !SameStrides(type.sizes, access->strides, type.strides)) continue;
+      ValueId result = Copy(root, false);
+      while (i-- > 0) {
+        const Node view = graph_.node(views[i]);
+        result = graph_.Add(view.op, {result}, graph_.type(view.results[0]), view.attrs, view.sources);
+        order_.push_back(graph_.value(result).producer);
+      }
+      return result;
+    }
     return Copy(value, false);
   }
 
@@ -136,6 +163,7 @@ class Normalizer {
   std::vector<ValueId>& pinned_;
   std::vector<NodeId> order_;
   std::map<std::pair<ValueId, bool>, ValueId> copies_;
+  std::map<ValueId, ValueId> in_memory_;
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ class Builder {
     for (ExprId id = 0; id < exprs_.size(); ++id) {
       if (facts_[id].used) last = std::max(last, facts_[id].level);
     }
+    PlaceRoots(last, roots);
     for (int32_t level = 0; level <= last; ++level) {
       RowStage(level, roots);
       ElementStage(level, roots);
@@ -55,6 +56,47 @@ class Builder {
     int64_t cost = 0;       // of computing it in a stage, from loads and row values
   };
 
+  // A store or accumulate goes to the stage, from the first that can compute its value on, that computes most of it
+  // anyway: what is needed late is not computed early and kept.
+  void PlaceRoots(int32_t last, std::vector<Facts>& roots) {
+    needed_.assign(static_cast<size_t>(last) + 1, std::vector<bool>(facts_.size(), false));
+    for (ExprId id = 0; id < exprs_.size(); ++id) {
+      if (!facts_[id].used || exprs_.at(id).code != Code::kReduce) continue;
+      for (InstId arg : exprs_.at(id).args) ExtraCost(arg, needed_[facts_[id].level - 1]);
+    }
+    std::vector<size_t> order;
+    for (size_t r = 0; r < roots.size(); ++r) {
+      if (roots[r].element) order.push_back(r);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return roots[a].level > roots[b].level; });
+    for (size_t r : order) {
+      const std::vector<InstId>& args = exprs_.roots[r].args;
+      int64_t least = -1;
+      int32_t best = roots[r].level;
+      for (int32_t level = roots[r].level; level <= last; ++level) {
+        std::vector<bool> here = needed_[level];
+        if (std::count(here.begin(), here.end(), true) == 0 && level != roots[r].level) continue;
+        int64_t cost = 0;
+        for (InstId arg : args) cost += ExtraCost(arg, here);
+        if (least < 0 || cost < least) {
+          least = cost;
+          best = level;
+        }
+      }
+      roots[r].level = best;
+      for (InstId arg : args) ExtraCost(arg, needed_[best]);
+    }
+  }
+
+  // Marks an element expression and all that it is made of; the cost of what was not marked before.
+  int64_t ExtraCost(ExprId id, std::vector<bool>& marked) const {
+    if (!facts_[id].element || marked[id]) return 0;
+    marked[id] = true;
+    int64_t cost = OwnCost(exprs_.at(id));
+    for (InstId arg : exprs_.at(id).args) cost += ExtraCost(arg, marked);
+    return cost;
+  }
+
   void Mark(ExprId id) {
     if (facts_[id].used) return;
     facts_[id].used = true;
@@ -66,12 +108,17 @@ class Builder {
                        [&](const Term& term) { return term.dim >= kernel_.num_outer; });
   }
 
+  static int64_t OwnCost(const Inst& inst) {
+    const bool expensive =
+        inst.code == Code::kRandom || (inst.code == Code::kScalar && analysis::IsExpensive(inst.op));
+    return (expensive ? kExpensive : 1) + 2 * static_cast<int64_t>(inst.indirect.size());
+  }
+
   Facts FactsOf(const Inst& inst) const {
     Facts facts;
     facts.used = true;
     facts.element = UsesColumns(inst);
-    facts.cost = inst.code == Code::kRandom || (inst.code == Code::kScalar && analysis::IsExpensive(inst.op)) ? kExpensive : 1;
-    facts.cost += 2 * static_cast<int64_t>(inst.indirect.size());
+    facts.cost = OwnCost(inst);
     for (InstId arg : inst.args) {
       facts.level = std::max(facts.level, facts_[arg].level);
       facts.element |= facts_[arg].element;
@@ -172,6 +219,7 @@ class Builder {
   const int64_t slot_bytes_;
   Kernel& kernel_;
   std::vector<Facts> facts_;
+  std::vector<std::vector<bool>> needed_;                // per element stage and expression
   int64_t row_elements_ = 1;
   int64_t used_bytes_ = 0;
   std::vector<Stage> stages_;                            // row stage, element stage, per level

@@ -234,7 +234,30 @@ TEST(FusePatternsTest, ConcatTakesItsProducersIn) {
   TestGraph t;
   const Expr a = t.Input(kF32, {4, 6}), b = t.Input(kF32, {4, 10});
   t.Output(ir::Concat({a * 2.0, b + 1.0}, 1));
-  EXPECT_LE(Launches(FuseAndCheck(t)), 3);
+  EXPECT_EQ(Launches(FuseAndCheck(t)), 1);
+}
+
+TEST(FusePatternsTest, ConcatOfEqualPartsStoresEachPart) {
+  TestGraph t;
+  const auto heads = [&](Expr x) { return ir::Reshape(ir::Permute(Tanh(Exp(x)), {0, 2, 1, 3}), {2, 5, 12}); };
+  std::vector<Expr> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(heads(t.Input(kF32, {2, 3, 5, 4})));
+  t.Output(ir::Concat(parts, 2));
+  const Program program = FuseAndCheck(t);
+  EXPECT_EQ(Launches(program), 1) << Describe(program);
+}
+
+TEST(FusePatternsTest, AMatrixAndItsTransposeAreOneCopy) {
+  TestGraph t;
+  const Expr x = t.Input(kF32, {2, 3, 4, 5});
+  const Expr matrix = ir::Reshape(ir::Permute(x, {0, 2, 1, 3}), {8, 15});
+  const Expr transposed = ir::Permute(matrix, {1, 0});
+  t.graph.value(transposed.id).type.strides = {1, 15};
+  t.Output(transposed);
+  t.Output(matrix);
+  const Program program = FuseAndCheck(t);
+  ASSERT_EQ(Launches(program), 1);
+  EXPECT_EQ(std::get<Launch>(program.steps[0]).buffers.size(), 2u) << Describe(program);
 }
 
 TEST(FusePatternsTest, RotaryEmbeddingIsOneKernel) {
