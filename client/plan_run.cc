@@ -133,9 +133,10 @@ void PlanRun::Release(uint32_t root) {
   for (uint32_t view : bound_.views[root]) frame_.values[view] = c10::IValue();
 }
 
-// `tensor`, or a copy of it that has the buffer's strides. REQUIRES: Matches().
+// `tensor`, or a copy of it that has the buffer's strides, and memory: autograd makes tensors of zeros that have none.
+// REQUIRES: Matches().
 at::Tensor PlanRun::Fit(const at::Tensor& tensor, const Buffer& buffer) {
-  if (SameLayout(tensor, buffer)) return tensor;
+  if (SameLayout(tensor, buffer) && !tensor._is_zerotensor()) return tensor;
   ++counters_.restrided;
   at::Tensor copy = at::empty_strided(buffer.sizes, buffer.strides, tensor.options());
   copy.copy_(tensor);
