@@ -146,7 +146,7 @@ def test_an_index_out_of_range_is_an_ordinary_error():
 def test_the_report_names_what_happened(capsys):
     import stepone
 
-    compiled = torch.compile(lambda x: torch.nn.functional.gelu(x + 1).sum(), backend="stepone", mode="max-autotune")
+    compiled = torch.compile(lambda x: torch.nn.functional.gelu(x).sum(), backend="stepone", mode="max-autotune")
     compiled(torch.randn(64, 64))
     report = stepone.report()
     (graph,) = report["graphs"]
