@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -141,6 +142,51 @@ Rewrite Neutral(Graph& graph, Node& node) {
   return {};
 }
 
+// --- comparisons of integers whose range is known ---
+
+struct Range {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+
+// Of all elements of an integer value: a constant, or positions along a dim and views of them.
+std::optional<Range> RangeOf(const Graph& graph, ValueId value) {
+  while (graph.value(value).producer != ir::kNoNode) {
+    const Node& node = graph.node(graph.value(value).producer);
+    const ir::TensorType& type = graph.type(node.results[0]);
+    if (IsFloat(type.dtype) || type.NumElements() == 0) return std::nullopt;
+    if (node.op == Op::kFull) {
+      const int64_t number = ir::ToInt64(ir::ToScalar(node.attrs.find("value")->second));
+      return Range{number, number};
+    }
+    if (node.op == Op::kIota) {
+      constexpr int64_t kSmall = int64_t{1} << 30;  // below it nothing overflows, and i32 does not wrap
+      const int64_t start = IntAttr(node, "start"), step = IntAttr(node, "step");
+      const int64_t last = type.sizes[IntAttr(node, "dim")] - 1;
+      if (ir::ByteSize(type.dtype) < 4 || std::abs(start) > kSmall / 2 || last > kSmall) return std::nullopt;
+      if (step != 0 && last > kSmall / 2 / std::abs(step)) return std::nullopt;
+      return Range{std::min(start, start + step * last), std::max(start, start + step * last)};
+    }
+    if (KindOf(node.op) != OpKind::kView) return std::nullopt;
+    value = node.operands[0];
+  }
+  return std::nullopt;
+}
+
+Rewrite CompareRanges(Graph& graph, Node& node) {
+  const auto a = RangeOf(graph, node.operands[0]), b = RangeOf(graph, node.operands[1]);
+  if (!a || !b) return {};
+  const bool below = a->high < b->low, at_most = a->high <= b->low;
+  const bool above = a->low > b->high, at_least = a->low >= b->high;
+  switch (node.op) {
+    case Op::kLt: return below || at_least ? BecomeFull(graph, node, below) : Rewrite{};
+    case Op::kLe: return at_most || above ? BecomeFull(graph, node, at_most) : Rewrite{};
+    case Op::kGt: return above || at_most ? BecomeFull(graph, node, above) : Rewrite{};
+    case Op::kGe: return at_least || below ? BecomeFull(graph, node, at_least) : Rewrite{};
+    default: return {};
+  }
+}
+
 Rewrite Move(Graph& graph, Node& node) {
   const auto value = Known(graph, node.operands[0]);
   if (!value) return {};
@@ -157,7 +203,8 @@ Rewrite Visit(Graph& graph, Node& node) {
   if (kind == OpKind::kView || node.op == Op::kPad) return Move(graph, node);
   if (node.op == Op::kWhere) return Where(graph, node);
   if (kind != OpKind::kPointwise) return {};
-  const Rewrite rewrite = Pointwise(graph, node);
+  Rewrite rewrite = Pointwise(graph, node);
+  if (!rewrite.changed) rewrite = CompareRanges(graph, node);
   return rewrite.changed ? rewrite : Neutral(graph, node);
 }
 

@@ -80,7 +80,7 @@ double UnaryReal(Op op, double x) {
   switch (op) {
     case Op::kNeg: return -x;
     case Op::kAbs: return std::fabs(x);
-    case Op::kSign: return std::isnan(x) ? x : (x > 0) - (x < 0);
+    case Op::kSign: return (x > 0) - (x < 0);
     case Op::kExp: return std::exp(x);
     case Op::kExpm1: return std::expm1(x);
     case Op::kLog: return std::log(x);

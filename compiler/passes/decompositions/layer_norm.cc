@@ -1,7 +1,6 @@
-// Normalisation over a row (layer norm, RMS norm) or over a group of channels. In float32 for 16-bit floats, rounded at
+// Normalisation over a row (layer norm) or over a group of channels. In float32 for 16-bit floats, rounded at
 // the end, as torch's kernels do.
 #include <algorithm>
-#include <limits>
 
 #include "compiler/passes/decompositions/rule.h"
 
@@ -94,44 +93,6 @@ Results LayerNormBackward(CallSite& site) {
   return results;
 }
 
-// --- RMS norm ---------------------------------------------------------------------------------------------------------
-
-Results RmsNorm(CallSite& site) {
-  const Expr x = site.Tensor("input");
-  if (!IsFloat(x.dtype())) return Keep();
-  const auto dims = NormalisedDims(site, x);
-  if (!dims) return Keep();
-  const Expr wide = Wide(x);
-  const double epsilon_of_type = wide.dtype() == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
-                                                                 : std::numeric_limits<float>::epsilon();
-  const double eps = site.IsNone("eps") ? epsilon_of_type : site.Float("eps");
-  const Expr rstd = Unary(Op::kRsqrt, Mean(wide * wide, *dims, true) + eps);
-  Expr y = wide * rstd;
-  if (const auto weight = site.OptionalTensor("weight")) y = y * Cast(*weight, y.dtype());
-  return std::vector<Expr>{Cast(y, site.ResultDType(x)), Saved(site, rstd, 1)};
-}
-
-Results RmsNormBackward(CallSite& site) {
-  const Expr gradient = site.Tensor("grad_out"), x = site.Tensor("input");
-  if (!IsFloat(x.dtype())) return Keep();
-  const auto dims = NormalisedDims(site, x);
-  const std::vector<bool> mask = site.Bools("output_mask");
-  if (!dims || mask.size() != 2) return Keep();
-  const Expr wide = Wide(x), upstream = Cast(gradient, wide.dtype());
-  const Expr rstd = Cast(site.Tensor("rstd"), wide.dtype());
-  const Expr normalised = wide * rstd;
-  Dims rows;
-  for (int64_t i = 0; i < dims->front(); ++i) rows.push_back(i);
-  std::vector<Expr> results = {Nothing(site, 0), Nothing(site, 1)};
-  if (mask[0]) {
-    const auto weight = site.OptionalTensor("weight");
-    const Expr scaled = weight ? upstream * Cast(*weight, wide.dtype()) : upstream;
-    results[0] = Cast((scaled - normalised * Mean(scaled * normalised, *dims, true)) * rstd, x.dtype());
-  }
-  if (mask[1]) results[1] = Cast(Reduce(Op::kSum, upstream * normalised, rows, false), site.ResultDType(x, 1));
-  return results;
-}
-
 // --- group norm: x as [N, groups, channels of a group, positions] -----------------------------------------------------
 
 struct Groups {
@@ -198,8 +159,6 @@ Rules LayerNormRules() {
   return {
       {"aten.native_layer_norm.default", LayerNorm},
       {"aten.native_layer_norm_backward.default", LayerNormBackward},
-      {"aten._fused_rms_norm.default", RmsNorm},
-      {"aten._fused_rms_norm_backward.default", RmsNormBackward},
       {"aten.native_group_norm.default", GroupNorm},
       {"aten.native_group_norm_backward.default", GroupNormBackward},
   };

@@ -149,7 +149,7 @@ Expr SmoothL1Slope(CallSite& site, Expr x, Expr target) {
   const Expr d = x - target;
   const Expr sign = Unary(Op::kSign, d);
   if (beta == 0) return sign;
-  return Where(Binary(Op::kLt, Unary(Op::kAbs, d), beta), d / beta, sign);
+  return Where(Binary(Op::kGe, Unary(Op::kAbs, d), beta), sign, d / beta);  // NaN stays NaN
 }
 
 Expr Huber(CallSite& site, Expr x, Expr target) {
