@@ -24,6 +24,7 @@ def main():
     parser.add_argument("--steps", type=int, default=60, help="training steps of each run (default: 60)")
     parser.add_argument("--home", type=pathlib.Path, help="where server, graphs and log go (default: a new folder)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))   # so that the server is stopped then too
     home = prepare(options.home)
     print(f"stepone {stepone.__version__}: a GPT-2 of 4 layers on {len(text())} bytes of text, {options.steps} steps, "
           "three times", flush=True)
@@ -139,7 +140,7 @@ def print_places(home, results):
     opt = _SERVER.with_name("stepone-opt")
     graph = next(iter(sorted((home / "job1").glob("*forward.graph.pb"))), None)
     if opt.exists() and graph:
-        print(f"  kernels' source   {opt} --emit=c {graph}")
+        print(f"  kernels' source   {opt} --format graph --show source {graph}")
 
 
 def check(results):
