@@ -176,7 +176,7 @@ class Merger {
     }
     neighbours.erase(g);
     for (int32_t other : neighbours) {
-      if (other <= after || !MayPair(g, other)) continue;
+      if (other <= after || !MayPair(g, other) || reach_.MergeMakesCycle(g, other)) continue;
       const int32_t a = std::min(g, other), b = std::max(g, other);
       const double score = Score(groups_[a], groups_[b]);
       if (score > 0) queue_.push(Candidate{score, a, b, version_[a], version_[b]});

@@ -166,6 +166,32 @@ TEST(FusePatternsTest, CrossEntropyBackwardIsOneKernel) {
   EXPECT_LE(Launches(FuseAndCheck(t)), 2);
 }
 
+// The sum over a row of what is not zero at one label only needs no pass over the row.
+TEST(FusePatternsTest, SumsOverOneHotRowsArePicks) {
+  TestGraph t;
+  const Expr target = t.Input(DType::kInt64, {16, 1}, -2, 24);
+  const Expr scale = t.Input(kF32, {16, 1});
+  const Expr x = t.Input(kF32, {16, 20});
+  const Expr hit = ir::Binary(Op::kEq, t.builder.Iota(DType::kInt64, {16, 20}, 1), ir::BroadcastTo(target, {16, 20}));
+  const Expr g = ir::Where(hit, ir::BroadcastTo(scale, {16, 20}), ir::Like(x, 0.0));
+  t.Output(g - Exp(x) * Sum(g, {1}));
+  const Program program = FuseAndCheck(t);
+  ASSERT_EQ(Launches(program), 1);
+  for (const Inst& inst : std::get<Launch>(program.steps[0]).kernel.insts) EXPECT_NE(inst.code, Code::kReduce);
+}
+
+// What is needed late is not computed early and kept: the mask is stored where the dropout uses it.
+TEST(FusePatternsTest, DropoutMaskIsStoredInTheStageThatUsesIt) {
+  TestGraph t;
+  Expr kept;
+  const Expr dropped = Dropout(t, Softmax(t.Input(kF32, {8, 32}), -1), &kept);
+  t.Output(kept);
+  t.Output(dropped);
+  const Program program = FuseAndCheck(t);
+  ASSERT_EQ(Launches(program), 1);
+  EXPECT_EQ(std::get<Launch>(program.steps.back()).kernel.slots.size(), 1u) << Describe(program);  // the exponentials
+}
+
 TEST(FusePatternsTest, FullSumIsTwoKernelsUnlessItIsSmall) {
   for (const int64_t rows : {40, 512}) {
     TestGraph t;
