@@ -46,7 +46,7 @@ class CompileBroker {
     absl::Duration queue_timeout = absl::Minutes(10);
     absl::Duration failure_time_to_live = absl::Minutes(10);
     size_t max_remembered_failures = 10'000;
-    size_t max_pin_bytes = 64u << 20;
+    size_t max_pin_bytes = 8u << 20;
     size_t max_pending_bytes = 1u << 30;                      // requests being worked on, all together
     bool share_kernels = false;                               // between tenants
   };

@@ -264,12 +264,12 @@ CompileOutcome Dispatcher::Conclude(Job& job, JobOutcome outcome) {
     }
     return conclusion;
   }
-  if (outcome.kind == JobOutcome::Kind::kCancelled || job.cancelled) {
+  if (job.cancelled) {
     conclusion.status = absl::CancelledError("compile was cancelled");
     return conclusion;
   }
   if (job.failures < 2) {
-    // The server stopped between the attempts, or no worker could be had.
+    // The server stops, or no worker could be had.
     conclusion.status = RetryLater(absl::UnavailableError(absl::StrCat("worker was lost: ", outcome.text)), absl::Seconds(1));
     return conclusion;
   }

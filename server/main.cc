@@ -3,6 +3,7 @@
 // SIGTERM, SIGINT: drain, then end; a second one ends at once. SIGUSR1: all counters into the log.
 // Exit status: 0 after an orderly end, 1 when it could not start, 2 for a wrong configuration, 3 when another server has
 // the state folder or the socket already.
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -49,12 +50,21 @@ int NextSignal() {
   return signal < 0 ? 0 : signal;
 }
 
+// Once after each burst of work: what the allocator still holds goes back to the system, so that an idle server is small.
+void TrimWhenIdle(const Server& server, bool& trimmed) {
+  const bool idle = server.IdleFor() > absl::Seconds(5);
+  if (idle && !trimmed) malloc_trim(0);
+  trimmed = idle;
+}
+
 void Serve(Server& server, const ServerConfig& config) {
   std::atomic<bool> drained{false};
+  bool trimmed = false;
   std::thread drain;
   while (!drained) {
     const int signal = NextSignal();
-    const bool idle = config.idle_exit_seconds > 0 && server.IdleFor() > absl::Seconds(config.idle_exit_seconds);
+    const bool idle = !drain.joinable() && config.idle_exit_seconds > 0 && server.IdleFor() > absl::Seconds(config.idle_exit_seconds);
+    if (!drain.joinable()) TrimWhenIdle(server, trimmed);
     if (signal == SIGUSR1) {
       spdlog::info("counters:\n{}", server.MetricsText());
     } else if ((signal == SIGTERM || signal == SIGINT) && drain.joinable()) {

@@ -33,7 +33,7 @@ struct ServerConfig {
   uint64_t inline_object_kb = 1024;
   uint64_t stream_stall_seconds = 60;
 
-  uint64_t memory_store_mb = 256;
+  uint64_t memory_store_mb = 32;
   uint64_t disk_store_mb = 10240;
   bool read_only_store = false;
   bool share_kernels = false;

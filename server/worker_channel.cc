@@ -47,14 +47,14 @@ absl::Status WorkerChannel::WaitFor(short events, absl::Time deadline, int wake_
   while (true) {
     int timeout_ms = -1;
     if (deadline != absl::InfiniteFuture()) {
-      const absl::Duration left = deadline - absl::Now();
-      if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no message in time");
-      // Rounded up so that the last millisecond is not spent spinning.
-      timeout_ms = static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30));
+      const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
+      // Rounded up so that the last millisecond is not spent spinning; a deadline that is past still gets one look.
+      timeout_ms = static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left + absl::Microseconds(999)), 1 << 30));
     }
     pollfd fds[2] = {{fd_.get(), events, 0}, {wake_fd, POLLIN, 0}};
     const int ready = poll(fds, 2, timeout_ms);
     if (ready < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "poll");
+    if (ready == 0 && absl::Now() >= deadline) return absl::DeadlineExceededError("no message in time");
     if (ready <= 0) continue;
     if (fds[1].revents != 0) return absl::CancelledError("woken up");
     return absl::OkStatus();

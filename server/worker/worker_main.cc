@@ -40,6 +40,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   if (!FollowParent(parent_pid)) return 0;
+  // Whatever else the server had open is none of a worker's business.
+  close_range(static_cast<unsigned>(channel_fd) + 1, ~0u, 0);
   if (!sandbox.scratch_dir.empty()) setenv("TMPDIR", sandbox.scratch_dir.c_str(), /*overwrite=*/1);
   stepone::server::InstallCrashReport();
   sandbox.memory_limit_bytes = memory_limit_mb << 20;

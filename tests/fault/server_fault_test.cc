@@ -154,8 +154,13 @@ TEST_F(ServerFaultTest, WorkersKilledAtRandomCostNoRequestButTheirs) {
       if (!workers.empty()) kill(workers[random() % workers.size()], SIGKILL);
     }
   });
+  const auto request = [](int elements) {
+    v1::CompileRequest r = SampleRequest(elements);
+    r.mutable_run_options()->set_blocking_step(true);
+    return r;
+  };
   for (int i = 1; i <= 60; ++i) {
-    const StreamResult result = Compile(*stub, SampleRequest(i));
+    const StreamResult result = Compile(*stub, request(i));
     // Two kills in a row may hit one request; that is said clearly and not remembered.
     if (!result.status.ok()) {
       EXPECT_EQ(result.status.error_code(), grpc::INTERNAL) << result.status.error_message();
@@ -166,7 +171,7 @@ TEST_F(ServerFaultTest, WorkersKilledAtRandomCostNoRequestButTheirs) {
   killer.join();
   ASSERT_TRUE(server_->running());
   for (int i = 1; i <= 60; ++i) {
-    StreamResult result = Compile(*stub, SampleRequest(i));
+    StreamResult result = Compile(*stub, request(i));
     EXPECT_TRUE(result.status.ok()) << i << ": " << result.status.error_message();
   }
 }
@@ -219,29 +224,38 @@ TEST_F(ServerFaultTest, FiftyHardKillsLoseNothingThatWasAcknowledged) {
   std::mt19937 random(2026);
   std::map<int, std::string> acknowledged;   // elements -> artifact
   int next = 1;
+  size_t promised = 0;
   for (int round = 0; round < 50; ++round) {
     Start();
     // What the last rounds acknowledged is there, bit for bit.
     for (auto entry = acknowledged.rbegin(); entry != acknowledged.rend() && std::distance(acknowledged.rbegin(), entry) < 5; ++entry) {
       EXPECT_EQ(Find(SampleRequest(entry->first)), entry->second) << "round " << round << ", request " << entry->first;
     }
-    std::thread killer([this, delay = std::uniform_int_distribution<>(0, 60)(random)] {
-      absl::SleepFor(absl::Milliseconds(delay));
+    // After a few answers, somewhere in the middle of a later request.
+    const int wanted = static_cast<int>(random() % 4);
+    std::atomic<int> answered{0};
+    std::thread killer([&, delay_us = random() % 20'000] {
+      while (answered < wanted) absl::SleepFor(absl::Milliseconds(1));
+      absl::SleepFor(absl::Microseconds(delay_us));
       server_->Signal(SIGKILL);
     });
+    promised += wanted;
     auto stub = server_->stub();
     while (true) {
-      const int elements = next++;
-      const StreamResult result = Compile(*stub, SampleRequest(elements));
-      if (result.done.has_value()) acknowledged[elements] = result.done->artifact().SerializeAsString();
+      v1::CompileRequest request = SampleRequest(next);
+      request.mutable_run_options()->set_blocking_step(true);
+      const StreamResult result = Compile(*stub, request);
+      if (result.done.has_value()) acknowledged[next] = result.done->artifact().SerializeAsString();
+      ++next;
       if (!result.status.ok()) break;
+      ++answered;
     }
     killer.join();
     server_->Wait();
   }
   Start();
   for (const auto& [elements, artifact] : acknowledged) EXPECT_EQ(Find(SampleRequest(elements)), artifact) << elements;
-  EXPECT_GT(acknowledged.size(), 20u);
+  EXPECT_GE(acknowledged.size(), promised);
 }
 
 TEST_F(ServerFaultTest, DamagedEntriesAreCompiledAgain) {

@@ -51,6 +51,7 @@ std::vector<std::unique_ptr<char[]>> hoard;
 int Overflow(int depth) {
   volatile char block[4096];
   block[0] = static_cast<char>(depth);
+  if (depth < 0) return block[0];
   return Overflow(depth + 1) + block[0];
 }
 
