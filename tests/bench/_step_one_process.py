@@ -4,9 +4,8 @@ import argparse
 import json
 import time
 
-import _measure  # noqa: F401  (puts the workloads on the path)
 import torch
-import workloads
+from _measure import workloads
 
 
 def main():

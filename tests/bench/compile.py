@@ -4,8 +4,7 @@ and distinct, objects reused, worker CPU per distinct kernel."""
 import collections
 
 import torch
-import workloads
-from _measure import emit, empty_server, parser
+from _measure import emit, empty_server, parser, workloads
 
 from stepone import records
 

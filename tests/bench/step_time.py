@@ -4,8 +4,7 @@ import statistics
 import time
 
 import torch
-import workloads
-from _measure import emit, empty_server, parser
+from _measure import emit, empty_server, parser, workloads
 
 _WARM_UP = 3
 _TURN = 3     # steps in a row, of which the first one after a change is not counted
