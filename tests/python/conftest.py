@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import signal
+import socket
+import struct
 import tempfile
 
 # Before anything reads the environment: no setting of the developer's own reaches a test.
@@ -15,7 +18,19 @@ import torch  # noqa: E402
 
 
 def pytest_unconfigure(config):
+    _stop_local_server()
     shutil.rmtree(os.environ["STEPONE_HOME"], ignore_errors=True)
+
+
+def _stop_local_server():
+    """The user's own server outlives its clients on purpose; that of the tests has no further use."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(os.environ["STEPONE_HOME"] + "/server.sock")
+        except OSError:
+            return
+        process, _, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    os.kill(process, signal.SIGTERM)
 
 
 @pytest.fixture(autouse=True)
