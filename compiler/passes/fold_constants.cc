@@ -153,7 +153,7 @@ struct Range {
 std::optional<Range> RangeOf(const Graph& graph, ValueId value) {
   while (graph.value(value).producer != ir::kNoNode) {
     const Node& node = graph.node(graph.value(value).producer);
-    const ir::TensorType& type = graph.type(node.results[0]);
+    const ir::TensorType& type = graph.type(value);
     if (IsFloat(type.dtype) || type.NumElements() == 0) return std::nullopt;
     if (node.op == Op::kFull) {
       const int64_t number = ir::ToInt64(ir::ToScalar(node.attrs.find("value")->second));
@@ -174,6 +174,7 @@ std::optional<Range> RangeOf(const Graph& graph, ValueId value) {
 }
 
 Rewrite CompareRanges(Graph& graph, Node& node) {
+  if (node.op != Op::kLt && node.op != Op::kLe && node.op != Op::kGt && node.op != Op::kGe) return {};
   const auto a = RangeOf(graph, node.operands[0]), b = RangeOf(graph, node.operands[1]);
   if (!a || !b) return {};
   const bool below = a->high < b->low, at_most = a->high <= b->low;
