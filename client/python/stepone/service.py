@@ -8,8 +8,8 @@ import torch  # noqa: F401  (the native module needs it loaded)
 from stepone import _native
 from stepone.config import Settings
 
-# Longest wait for the first healthy connection. A service that is not there costs this much once; after that the
-# client's circuit breaker answers for it.
+# Longest wait for the first healthy connection, unless STEPONE_CONNECT_TIMEOUT_MS says otherwise. A service that is not
+# there costs this much once; after that the client's circuit breaker answers for it.
 _CONNECT_TIMEOUT_MS = 2000
 
 
@@ -41,7 +41,8 @@ def connect(endpoint: str | None, tenant: str | None) -> Service:
         config.endpoint = endpoint
     if tenant is not None:
         config.tenant = tenant
-    config.connect_timeout_ms = min(config.connect_timeout_ms, _CONNECT_TIMEOUT_MS)
+    if config.connect_timeout_ms == _native.Config().connect_timeout_ms:
+        config.connect_timeout_ms = _CONNECT_TIMEOUT_MS
     return Service(_native.Client(config))
 
 
