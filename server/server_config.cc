@@ -192,7 +192,9 @@ std::string Print(const ServerConfig& config) {
     if (option->get_lnames()[0] == "read-only-store") value = shown.read_only_store ? "true" : "false";
     if (option->get_lnames()[0] == "share-kernels") value = shown.share_kernels ? "true" : "false";
     value = Quote(value);
-    absl::StrAppend(&text, "# ", option->get_description(), "\n", option->get_lnames()[0], " = ", value, "\n");
+    // The library cannot read an empty list; left out, the option has its default, which is empty.
+    absl::StrAppend(&text, "# ", option->get_description(), "\n", value == "[]" ? "# " : "", option->get_lnames()[0], " = ",
+                    value, "\n");
   }
   return text;
 }
