@@ -8,7 +8,9 @@ from findings import Finding, code_files
 
 BUDGET = 60
 # "path:function" -> why it may be longer
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "tests/golden/make_numerics.py:arithmetic": "a table of cases, one a line",
+}
 CONTAINER = re.compile(r"(template\s*<.*>\s*)?(namespace|class|struct|enum|union|extern)\b")
 
 
