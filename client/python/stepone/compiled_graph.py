@@ -7,7 +7,6 @@ import threading
 import time
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from stepone import _native, records
 from stepone.config import Settings
@@ -152,8 +151,7 @@ class CompiledGraph:
     def _export(self, entry):
         started = time.perf_counter()
         builder = _native.GraphBuilder(self.role)
-        with _disable_current_modes():   # while tracing, a fake mode would take hold of the graph's real constants
-            exported = export_graph(self._gm, builder, self._symbols.evaluator(entry.binding), self._static_inputs)
+        exported = export_graph(self._gm, builder, self._symbols.evaluator(entry.binding), self._static_inputs)
         entry.record.export_ms = (time.perf_counter() - started) * 1e3
         return builder, exported
 

@@ -10,6 +10,7 @@ import operator
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stepone.symbols import Evaluator, UnboundSymbol, is_symbolic
 
@@ -41,7 +42,8 @@ def export_graph(gm: fx.GraphModule, builder, evaluate: Evaluator, static_inputs
 
     `static_inputs`: positions of placeholders that do not move between steps. Raises Unexportable.
     """
-    return _Exporter(gm, builder, evaluate, static_inputs).run()
+    with _disable_current_modes():   # while tracing, a fake mode would take hold of the graph's real constants
+        return _Exporter(gm, builder, evaluate, static_inputs).run()
 
 
 class _Exporter:
