@@ -14,7 +14,8 @@ BufferTable::BufferTable(const ir::Graph& graph, Program& program)
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const ValueId value = graph.inputs[i];
     if (value == ir::kNoValue || of_[value] >= 0) continue;
-    of_[value] = Add(Buffer{Buffer::Kind::kInput, graph.type(value), static_cast<int32_t>(i), -1, 0, graph.value(value).name});
+    of_[value] =
+        Add(Buffer{Buffer::Kind::kInput, graph.type(value), static_cast<int32_t>(i), -1, 0, graph.value(value).name});
   }
   for (size_t i = 0; i < graph.constants.size(); ++i) {
     const ValueId value = graph.constants[i].value;

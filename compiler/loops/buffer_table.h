@@ -22,7 +22,7 @@ struct Partial {
   BufferId buffer = -1;
   int64_t shards = 1;
   int64_t shard_elements = 1;
-  std::vector<std::vector<Part>> parts;   // per dim of the result, outer parts first
+  std::vector<std::vector<Part>> parts;  // per dim of the result, outer parts first
 };
 
 // Not thread-safe. Graph and program must outlive it.
@@ -33,10 +33,10 @@ class BufferTable {
   // The buffer of a base value, or of a view of one: made when it is first asked for.
   BufferId Of(ir::ValueId value);
   BufferId AddTemporary(ir::TensorType type, std::string name);
-  void SetSizes(BufferId id, ir::Dims sizes);   // of a temporary; contiguous
+  void SetSizes(BufferId id, ir::Dims sizes);  // of a temporary; contiguous
   const Buffer& buffer(BufferId id) const { return program_.buffers[id]; }
 
-  std::map<ir::ValueId, Partial> partials;   // by the reduction's result
+  std::map<ir::ValueId, Partial> partials;  // by the reduction's result
 
  private:
   BufferId Add(Buffer buffer);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace stepone::loops {
 namespace {
@@ -46,6 +47,27 @@ ExprId ExprGraph::Add(Inst inst) {
   exprs_.push_back(std::move(inst));
   by_hash_.emplace(hash, id);
   return id;
+}
+
+ExprId ExprGraph::Scalar(ir::Op op, ir::DType type, std::vector<ExprId> args) {
+  Inst inst;
+  inst.op = op;
+  inst.type = type;
+  inst.args = std::move(args);
+  return Add(std::move(inst));
+}
+
+ExprId ExprGraph::Constant(ir::DType type, const ir::Scalar& value) {
+  Inst inst;
+  inst.code = Code::kConstant;
+  inst.type = type;
+  const ir::Scalar converted = ir::Convert(value, type);
+  if (ir::IsFloat(type)) {
+    inst.number = ir::ToDouble(converted);
+  } else {
+    inst.integer = ir::ToInt64(converted);
+  }
+  return Add(std::move(inst));
 }
 
 int32_t ExprGraph::BufferIndex(BufferId buffer) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/ir/scalar.h"
 #include "compiler/loops/kernel.h"
 #include "compiler/loops/program.h"
 
@@ -19,6 +20,8 @@ inline constexpr ExprId kNoExpr = -1;
 class ExprGraph {
  public:
   ExprId Add(Inst inst);
+  ExprId Scalar(ir::Op op, ir::DType type, std::vector<ExprId> args);
+  ExprId Constant(ir::DType type, const ir::Scalar& value);
   const Inst& at(ExprId id) const { return exprs_[id]; }
   Inst& at(ExprId id) { return exprs_[id]; }
   int32_t size() const { return static_cast<int32_t>(exprs_.size()); }
@@ -47,7 +50,7 @@ struct NestRequest {
 // The kernel, and the positions of atoms in the partial buffers' columns.
 struct Scheduled {
   Kernel kernel;
-  std::vector<int64_t> column_strides;   // per atom; 0 for row atoms
+  std::vector<int64_t> column_strides;  // per atom; 0 for row atoms
 };
 
 // Orders dims by memory, merges those that run together, and puts expressions into stages. Fills in everything of the

@@ -21,8 +21,8 @@ namespace {
 
 // What earlier attempts found out.
 struct Lessons {
-  std::set<ValueId> copied;      // operands of views that need a copy
-  std::set<ir::NodeId> alone;    // nodes whose group could not be lowered
+  std::set<ValueId> copied;    // operands of views that need a copy
+  std::set<ir::NodeId> alone;  // nodes whose group could not be lowered
 };
 
 // Base values that must be in memory: those that somebody else than their own group reads.

@@ -240,9 +240,8 @@ void FusionGraph::FindRequired() {
 
 bool FusionGraph::InEqualParts(const Node& node) const {
   const Dims& sizes = graph_.type(node.operands[0]).sizes;
-  return node.operands.size() <= 8 && std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId operand) {
-           return graph_.type(operand).sizes == sizes;
-         });
+  return node.operands.size() <= 8 && std::all_of(node.operands.begin(), node.operands.end(),
+                                                  [&](ValueId operand) { return graph_.type(operand).sizes == sizes; });
 }
 
 bool FusionGraph::ShouldInline(NodeId id, int64_t cost, int64_t leaves) const {
@@ -263,11 +262,12 @@ bool FusionGraph::ShouldInline(NodeId id, int64_t cost, int64_t leaves) const {
 }
 
 void FusionGraph::DecideInlining() {
-  std::vector<int64_t> cost(graph_.num_nodes(), 0);    // of an inlined node with all that is inlined into it
+  std::vector<int64_t> cost(graph_.num_nodes(), 0);  // of an inlined node with all that is inlined into it
   std::vector<int64_t> leaves(graph_.num_nodes(), 0);
   for (NodeId id : graph_.order()) {
     const Node& node = graph_.node(id);
-    if (ir::KindOf(node.op) == OpKind::kView || ir::KindOf(node.op) == OpKind::kExtern || node.op == Op::kSeed) continue;
+    if (ir::KindOf(node.op) == OpKind::kView || ir::KindOf(node.op) == OpKind::kExtern || node.op == Op::kSeed)
+      continue;
     int64_t total = CostOf(node.op);
     int64_t count = 0;
     for (ValueId operand : node.operands) {

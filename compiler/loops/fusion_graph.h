@@ -1,5 +1,5 @@
-// The graph as fusion sees it: items (what is computed by a kernel or an extern call), what each item reads and at which
-// positions, and which cheap values are computed again by every reader instead of being stored.
+// The graph as fusion sees it: items (what is computed by a kernel or an extern call), what each item reads and at
+// which positions, and which cheap values are computed again by every reader instead of being stored.
 #ifndef STEPONE_COMPILER_LOOPS_FUSION_GRAPH_H_
 #define STEPONE_COMPILER_LOOPS_FUSION_GRAPH_H_
 
@@ -44,7 +44,8 @@ struct Item {
 // Not thread-safe. Holds what fusion knows about a normalised graph; `graph` must outlive it.
 class FusionGraph {
  public:
-  // `pinned`: base values that must not be inlined and must be in memory (those that lowering could not reach otherwise).
+  // `pinned`: base values that must not be inlined and must be in memory (those that lowering could not reach
+  // otherwise).
   FusionGraph(const ir::Graph& graph, const std::vector<ir::ValueId>& pinned);
 
   const ir::Graph& graph() const { return graph_; }
@@ -76,9 +77,9 @@ class FusionGraph {
   std::vector<bool> inlined_;
   std::vector<bool> required_;
   std::vector<bool> pinned_;
-  std::vector<int32_t> uses_;           // per base value: nodes that read it, views looked through
-  std::vector<bool> only_expanded_;     // per base value: all readers read it many times over
-  std::vector<bool> only_moved_;        // per base value: all readers are pads, concatenations and gathers
+  std::vector<int32_t> uses_;        // per base value: nodes that read it, views looked through
+  std::vector<bool> only_expanded_;  // per base value: all readers read it many times over
+  std::vector<bool> only_moved_;     // per base value: all readers are pads, concatenations and gathers
 };
 
 // Positions in a view's operand for `coords` in its result. Empty with a split where Divide (index_expr.h) says so.

@@ -65,9 +65,7 @@ void AddTouch(std::vector<Touch>& touches, Touch touch) {
   touches.insert(at, std::move(touch));
 }
 
-uint64_t AllAtoms(const Group& group) {
-  return group.atoms.empty() ? 0 : (~uint64_t{0} >> (64 - group.atoms.size()));
-}
+uint64_t AllAtoms(const Group& group) { return group.atoms.empty() ? 0 : (~uint64_t{0} >> (64 - group.atoms.size())); }
 
 // The atom along which the largest operand lies contiguously, as a mask; 0: unknown.
 uint64_t ContiguousAtom(const FusionGraph& fusion, const Group& group, uint64_t all) {
@@ -196,6 +194,43 @@ bool StridedRows(const FusionGraph& fusion, const Group& group, const FuseOption
   return row * kCacheLine > options.l2_bytes || vectors < 4;
 }
 
+// Makes the two groups' spaces correspond. False: they cannot.
+bool Align(const FusionGraph& fusion, const Group& a, const Group& b, Unifier& unify, std::string* why) {
+  bool edge = false;
+  std::vector<std::pair<const Touch*, const Touch*>> shared;
+  for (size_t i = 0, j = 0; i < a.touches.size() && j < b.touches.size();) {
+    if (a.touches[i].base != b.touches[j].base) {
+      ++(a.touches[i].base < b.touches[j].base ? i : j);
+      continue;
+    }
+    size_t i_end = i, j_end = j;
+    while (i_end < a.touches.size() && a.touches[i_end].base == a.touches[i].base) ++i_end;
+    while (j_end < b.touches.size() && b.touches[j_end].base == b.touches[j].base) ++j_end;
+    for (size_t x = i; x < i_end; ++x) {
+      for (size_t y = j; y < j_end; ++y) {
+        const Touch& ta = a.touches[x];
+        const Touch& tb = b.touches[y];
+        if (ta.produced || tb.produced) {
+          if (!ta.direct || !tb.direct) return *why = "read at other positions", false;
+          edge = true;
+          if (!unify.Require(ta.coords, tb.coords)) return *why = "positions do not correspond", false;
+        } else if (ta.direct && tb.direct) {
+          shared.emplace_back(&ta, &tb);
+        }
+      }
+    }
+    i = i_end;
+    j = j_end;
+  }
+  std::stable_sort(shared.begin(), shared.end(), [&](const auto& x, const auto& y) {
+    return fusion.Bytes(x.first->base) > fusion.Bytes(y.first->base);
+  });
+  for (const auto& [ta, tb] : shared) unify.Suggest(ta->coords, tb->coords);
+  if (!edge && a.Points() != b.Points()) return *why = "different sizes", false;
+  if (!unify.Finish()) return *why = "iteration spaces differ", false;
+  return true;
+}
+
 }  // namespace
 
 std::optional<std::vector<IndexExpr>> ItemCoords(const FusionGraph& fusion, const Group& group, size_t index) {
@@ -223,44 +258,13 @@ std::optional<Group> MergeGroups(const FusionGraph& fusion, const Group& a, cons
   if (a.opaque || b.opaque) return *why = "extern call", std::nullopt;
   if (a.items.size() + b.items.size() > kMaxItems) return *why = "too many items", std::nullopt;
   if (a.Points() == 0 || b.Points() == 0) return *why = "nothing to compute", std::nullopt;
+  if (a.has_scatter && b.has_scatter) return *why = "two scatters", std::nullopt;
   Unifier unify(a.atoms, b.atoms);
-  bool edge = false;
-  std::vector<std::pair<const Touch*, const Touch*>> shared;
-  for (size_t i = 0, j = 0; i < a.touches.size() && j < b.touches.size();) {
-    if (a.touches[i].base != b.touches[j].base) {
-      ++(a.touches[i].base < b.touches[j].base ? i : j);
-      continue;
-    }
-    size_t i_end = i, j_end = j;
-    while (i_end < a.touches.size() && a.touches[i_end].base == a.touches[i].base) ++i_end;
-    while (j_end < b.touches.size() && b.touches[j_end].base == b.touches[j].base) ++j_end;
-    for (size_t x = i; x < i_end; ++x) {
-      for (size_t y = j; y < j_end; ++y) {
-        const Touch& ta = a.touches[x];
-        const Touch& tb = b.touches[y];
-        if (ta.produced || tb.produced) {
-          if (!ta.direct || !tb.direct) return *why = "read at other positions", std::nullopt;
-          edge = true;
-          if (!unify.Require(ta.coords, tb.coords)) return *why = "positions do not correspond", std::nullopt;
-        } else if (ta.direct && tb.direct) {
-          shared.emplace_back(&ta, &tb);
-        }
-      }
-    }
-    i = i_end;
-    j = j_end;
-  }
-  std::stable_sort(shared.begin(), shared.end(), [&](const auto& x, const auto& y) {
-    return fusion.Bytes(x.first->base) > fusion.Bytes(y.first->base);
-  });
-  for (const auto& [ta, tb] : shared) unify.Suggest(ta->coords, tb->coords);
-  if (!edge && a.Points() != b.Points()) return *why = "different sizes", std::nullopt;
-  if (!unify.Finish()) return *why = "iteration spaces differ", std::nullopt;
+  if (!Align(fusion, a, b, unify, why)) return std::nullopt;
 
   Group merged;
   merged.atoms = unify.atoms();
   merged.has_scatter = a.has_scatter || b.has_scatter;
-  if (a.has_scatter && b.has_scatter) return *why = "two scatters", std::nullopt;
   size_t i = 0, j = 0;
   while (i < a.items.size() || j < b.items.size()) {
     const bool from_a = j == b.items.size() || (i < a.items.size() && a.items[i] < b.items[j]);

@@ -23,19 +23,19 @@ struct Touch {
 
 // How a reduction is computed.
 enum class ReduceRole : uint8_t {
-  kRow,           // over the columns
-  kAccumulate,    // over the rows
-  kRowThenRows,   // over all: over the columns, then over the rows
+  kRow,          // over the columns
+  kAccumulate,   // over the rows
+  kRowThenRows,  // over all: over the columns, then over the rows
 };
 
 // Plain data; made and changed by the functions below only.
 struct Group {
-  std::vector<int32_t> items;                       // ascending
-  ir::Dims atoms;                                   // sizes of the common iteration space
-  std::vector<std::vector<IndexExpr>> item_atoms;   // per item: its own atoms over the group's
-  std::vector<Touch> touches;                       // sorted by base
-  uint64_t columns = 0;                             // atoms that are columns
-  std::vector<ReduceRole> roles;                    // per item; of meaning for reductions
+  std::vector<int32_t> items;                      // ascending
+  ir::Dims atoms;                                  // sizes of the common iteration space
+  std::vector<std::vector<IndexExpr>> item_atoms;  // per item: its own atoms over the group's
+  std::vector<Touch> touches;                      // sorted by base
+  uint64_t columns = 0;                            // atoms that are columns
+  std::vector<ReduceRole> roles;                   // per item; of meaning for reductions
   bool has_reduction = false;
   bool has_scatter = false;
   bool opaque = false;

@@ -19,11 +19,11 @@ using ir::ValueId;
 
 namespace {
 
-constexpr double kLaunchBytes = 16384;      // a launch costs about as much as moving this
-constexpr int64_t kSmallPoints = 16384;     // kernels so small are put side by side whatever they read
-constexpr int64_t kLeastSharedBytes = 1024; // values below do not make two readers neighbours
-constexpr size_t kMostReaders = 12;         // of one value that are compared in all pairs
-constexpr size_t kMostTouches = 96;         // of kernels made side by side
+constexpr double kLaunchBytes = 16384;       // a launch costs about as much as moving this
+constexpr int64_t kSmallPoints = 16384;      // kernels so small are put side by side whatever they read
+constexpr int64_t kLeastSharedBytes = 1024;  // values below do not make two readers neighbours
+constexpr size_t kMostReaders = 12;          // of one value that are compared in all pairs
+constexpr size_t kMostTouches = 96;          // of kernels made side by side
 constexpr size_t kMostDecisions = 400;
 
 using Edges = std::vector<std::pair<int32_t, int32_t>>;
@@ -167,11 +167,14 @@ class Merger {
     std::set<int32_t> neighbours;
     for (const Touch& touch : groups_[g].touches) {
       const std::set<int32_t>& others = touching_[touch.base];
-      if (fusion_.Bytes(touch.base) < kLeastSharedBytes && !touch.produced && fusion_.ProducerItem(touch.base) < 0) continue;
+      if (fusion_.Bytes(touch.base) < kLeastSharedBytes && !touch.produced && fusion_.ProducerItem(touch.base) < 0)
+        continue;
       size_t seen = 0;
-      for (auto it = others.lower_bound(g); it != others.end() && seen < kMostReaders; ++it, ++seen) neighbours.insert(*it);
+      for (auto it = others.lower_bound(g); it != others.end() && seen < kMostReaders; ++it, ++seen)
+        neighbours.insert(*it);
       seen = 0;
-      for (auto it = others.lower_bound(g); it != others.begin() && seen < kMostReaders; ++seen) neighbours.insert(*--it);
+      for (auto it = others.lower_bound(g); it != others.begin() && seen < kMostReaders; ++seen)
+        neighbours.insert(*--it);
       if (const int32_t producer = ProducerGroup(touch.base); producer >= 0) neighbours.insert(producer);
     }
     neighbours.erase(g);
@@ -230,9 +233,11 @@ class Merger {
       if (made_a || made_b) {
         edge = true;
         if (!direct) return 0;
-        produced += static_cast<double>(fusion_.Bytes(base)) * (touching_[base].size() == 2 && !fusion_.Required(base) ? 2 : 1);
+        produced +=
+            static_cast<double>(fusion_.Bytes(base)) * (touching_[base].size() == 2 && !fusion_.Required(base) ? 2 : 1);
       } else if (direct) {
-        shared += static_cast<double>(std::min(TouchedBytes(a, a.touches[i_begin]), TouchedBytes(b, b.touches[j_begin])));
+        shared +=
+            static_cast<double>(std::min(TouchedBytes(a, a.touches[i_begin]), TouchedBytes(b, b.touches[j_begin])));
       }
     }
     if (edge) return produced + shared + kLaunchBytes;
@@ -271,7 +276,7 @@ class Merger {
   std::vector<Group> groups_;
   std::vector<int32_t> version_;
   std::vector<bool> alive_;
-  std::vector<bool> frozen_;         // extern calls, and what must stay alone
+  std::vector<bool> frozen_;  // extern calls, and what must stay alone
   Reachability reach_;
   std::vector<FusionDecision>& decisions_;
   std::map<ValueId, std::set<int32_t>> touching_;
@@ -282,7 +287,8 @@ class Merger {
 // Groups in an order that respects the edges; of those that may run, the one whose last item comes first in the graph.
 std::vector<Group> InOrder(const FusionGraph& fusion, std::vector<Group> groups, const Edges& item_edges) {
   std::vector<int32_t> position(fusion.graph().num_nodes(), 0);
-  for (size_t i = 0; i < fusion.graph().order().size(); ++i) position[fusion.graph().order()[i]] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < fusion.graph().order().size(); ++i)
+    position[fusion.graph().order()[i]] = static_cast<int32_t>(i);
   std::vector<int32_t> group_of(fusion.items().size(), -1);
   std::vector<int32_t> key(groups.size(), 0);
   for (size_t g = 0; g < groups.size(); ++g) {

@@ -12,7 +12,7 @@
 namespace stepone::loops {
 
 struct Grouping {
-  std::vector<Group> groups;         // in an order that respects all data flow and effects
+  std::vector<Group> groups;  // in an order that respects all data flow and effects
   std::vector<FusionDecision> decisions;
 };
 

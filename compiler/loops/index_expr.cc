@@ -224,7 +224,7 @@ IndexExpr ApplySplit(const IndexExpr& expr, const Split& split) {
       moved.divisor /= split.inner;  // the inner part is divided away
       part.terms = {moved};
     } else if (term.modulus > 0 && split.inner % (term.divisor * term.modulus) == 0) {
-      moved.dim += 1;                // the outer part is a multiple of what the remainder drops
+      moved.dim += 1;  // the outer part is a multiple of what the remainder drops
       part.terms = {moved};
     } else if (split.inner % term.divisor == 0 &&
                (term.modulus == 0 || term.modulus % (split.inner / term.divisor) == 0)) {

@@ -38,8 +38,8 @@ struct Split {
   int64_t inner = 0;
 };
 
-// a / divisor and a % divisor, for a >= 0. Empty with `split` set: possible after that split. Empty with split->dim < 0:
-// cannot be written as an IndexExpr.
+// a / divisor and a % divisor, for a >= 0. Empty with `split` set: possible after that split. Empty with split->dim <
+// 0: cannot be written as an IndexExpr.
 struct DivMod {
   IndexExpr quotient;
   IndexExpr remainder;

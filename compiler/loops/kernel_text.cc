@@ -16,18 +16,30 @@ void Append(std::string* out, const T&... parts) {
 
 std::string_view CodeName(Code code) {
   switch (code) {
-    case Code::kScalar: return "scalar";
-    case Code::kConstant: return "const";
-    case Code::kIndex: return "index";
-    case Code::kInBounds: return "in_bounds";
-    case Code::kLoad: return "load";
-    case Code::kStore: return "store";
-    case Code::kStoreAdd: return "store_add";
-    case Code::kRandom: return "random";
-    case Code::kReduce: return "reduce";
-    case Code::kAccumulate: return "accumulate";
-    case Code::kStash: return "stash";
-    case Code::kUnstash: return "unstash";
+    case Code::kScalar:
+      return "scalar";
+    case Code::kConstant:
+      return "const";
+    case Code::kIndex:
+      return "index";
+    case Code::kInBounds:
+      return "in_bounds";
+    case Code::kLoad:
+      return "load";
+    case Code::kStore:
+      return "store";
+    case Code::kStoreAdd:
+      return "store_add";
+    case Code::kRandom:
+      return "random";
+    case Code::kReduce:
+      return "reduce";
+    case Code::kAccumulate:
+      return "accumulate";
+    case Code::kStash:
+      return "stash";
+    case Code::kUnstash:
+      return "unstash";
   }
   return "unknown";
 }
@@ -37,8 +49,7 @@ std::string Value(InstId id) { return StrCat("%", id); }
 std::string Address(const Inst& inst) {
   std::string text = StrCat("b", inst.buffer, "[", ToString(inst.index));
   for (const IndirectTerm& term : inst.indirect) {
-    Append(&text, " + ", term.stride, "*", Value(inst.args[term.arg]), "<", term.bound,
-                    term.wrap ? " wrap" : "", ">");
+    Append(&text, " + ", term.stride, "*", Value(inst.args[term.arg]), "<", term.bound, term.wrap ? " wrap" : "", ">");
   }
   text += "]";
   if (inst.guard >= 0) Append(&text, " if ", Value(inst.args[inst.guard]));
@@ -52,25 +63,29 @@ std::string Arguments(const Inst& inst) {
 std::string InstText(const Inst& inst, InstId id) {
   const std::string head = StrCat(Value(id), ": ", ir::Name(inst.type), " = ");
   switch (inst.code) {
-    case Code::kScalar: return StrCat(head, ir::Name(inst.op), " ", Arguments(inst));
+    case Code::kScalar:
+      return StrCat(head, ir::Name(inst.op), " ", Arguments(inst));
     case Code::kConstant:
-      return ir::IsFloat(inst.type) ? StrCat(head, "const ", inst.number)
-                                    : StrCat(head, "const ", inst.integer);
-    case Code::kIndex: return StrCat(head, "index ", ToString(inst.index));
+      return ir::IsFloat(inst.type) ? StrCat(head, "const ", inst.number) : StrCat(head, "const ", inst.integer);
+    case Code::kIndex:
+      return StrCat(head, "index ", ToString(inst.index));
     case Code::kInBounds:
       return StrCat(head, "in_bounds ", inst.low, " <= ", ToString(inst.index), " < ", inst.high);
-    case Code::kLoad: return StrCat(head, "load ", Address(inst));
+    case Code::kLoad:
+      return StrCat(head, "load ", Address(inst));
     case Code::kStore:
     case Code::kStoreAdd:
       return StrCat(CodeName(inst.code), " ", Address(inst), ", ", Value(inst.args[0]));
     case Code::kRandom:
-      return StrCat(head, "random seed ", Value(inst.args[0]), " stream ", inst.integer, " at ",
-                          ToString(inst.index));
-    case Code::kReduce: return StrCat(head, "reduce ", ir::Name(inst.op), " ", Arguments(inst));
+      return StrCat(head, "random seed ", Value(inst.args[0]), " stream ", inst.integer, " at ", ToString(inst.index));
+    case Code::kReduce:
+      return StrCat(head, "reduce ", ir::Name(inst.op), " ", Arguments(inst));
     case Code::kAccumulate:
       return StrCat("accumulate ", ir::Name(inst.op), " b", inst.buffer, ", ", Value(inst.args[0]));
-    case Code::kStash: return StrCat("stash s", inst.slot, ", ", Value(inst.args[0]));
-    case Code::kUnstash: return StrCat(head, "unstash s", inst.slot);
+    case Code::kStash:
+      return StrCat("stash s", inst.slot, ", ", Value(inst.args[0]));
+    case Code::kUnstash:
+      return StrCat(head, "unstash s", inst.slot);
   }
   return head;
 }
@@ -93,7 +108,7 @@ std::string ToString(const Kernel& kernel) {
   for (size_t b = 0; b < kernel.buffers.size(); ++b) {
     const KernelBuffer& buffer = kernel.buffers[b];
     Append(&text, "  b", b, ": ", ir::Name(buffer.dtype), "[", buffer.extent, "]", buffer.read ? " read" : "",
-                    buffer.written ? " write" : "", "\n");
+           buffer.written ? " write" : "", "\n");
   }
   for (size_t s = 0; s < kernel.slots.size(); ++s) {
     Append(&text, "  s", s, ": ", ir::Name(kernel.slots[s]), "\n");

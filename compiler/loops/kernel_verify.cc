@@ -30,7 +30,8 @@ class Verifier {
     int64_t accumulates = 0;
     for (size_t s = 0; s < kernel_.stages.size() && error_.empty(); ++s) {
       for (InstId id : kernel_.stages[s].insts) {
-        if (id < 0 || id >= static_cast<InstId>(kernel_.insts.size())) return StrCat("stage ", s, ": no instruction ", id);
+        if (id < 0 || id >= static_cast<InstId>(kernel_.insts.size()))
+          return StrCat("stage ", s, ": no instruction ", id);
         if (stage_of_[id] >= 0) return StrCat("instruction ", id, " stands twice");
         at_ = id;
         stage_ = static_cast<int32_t>(s);
@@ -95,7 +96,8 @@ class Verifier {
       if (term.dim < 0 || term.dim >= static_cast<int32_t>(kernel_.dims.size())) return Fail("no dim ", term.dim);
       if (term.divisor < 1 || term.modulus < 0 || term.coefficient == 0) return Fail("bad term");
       if (i > 0 && term.dim < expr.terms[i - 1].dim) return Fail("terms are not sorted");
-      if (!InElementStage() && term.dim >= kernel_.num_outer) return Fail("a row instruction uses column dim ", term.dim);
+      if (!InElementStage() && term.dim >= kernel_.num_outer)
+        return Fail("a row instruction uses column dim ", term.dim);
     }
   }
 
@@ -169,15 +171,19 @@ class Verifier {
     CheckArgs(inst);
     if (!error_.empty()) return;
     switch (inst.code) {
-      case Code::kScalar: return CheckScalar(inst);
-      case Code::kConstant: NeedArgs(inst, 0); return;
+      case Code::kScalar:
+        return CheckScalar(inst);
+      case Code::kConstant:
+        NeedArgs(inst, 0);
+        return;
       case Code::kIndex:
         if (inst.type != DType::kInt64) Fail("index is no i64");
         return CheckIndex(inst.index);
       case Code::kInBounds:
         if (inst.type != DType::kBool) Fail("in_bounds is no bool");
         return CheckIndex(inst.index);
-      case Code::kLoad: return CheckAddress(inst, false);
+      case Code::kLoad:
+        return CheckAddress(inst, false);
       case Code::kStore:
       case Code::kStoreAdd:
         if (inst.args.empty() || ArgType(inst, 0) != inst.type) return Fail("stored value's type");
@@ -196,7 +202,8 @@ class Verifier {
         if (position ? inst.type != DType::kInt64 : inst.type != ArgType(inst, 0)) Fail("reduce's type");
         return;
       }
-      case Code::kAccumulate: return CheckAccumulate(inst);
+      case Code::kAccumulate:
+        return CheckAccumulate(inst);
       case Code::kStash:
         if (!NeedArgs(inst, 1)) return;
         if (ArgType(inst, 0) != inst.type) return Fail("stash of another type");

@@ -19,8 +19,8 @@ struct Strided {
 // The value that a chain of views starts from; the value itself if it is no view's result.
 ir::ValueId BaseOf(const ir::Graph& graph, ir::ValueId value);
 
-// The type that a value that is no view has in memory: its traced strides when they are dense and do not overlap (always
-// for inputs and results of extern calls), else contiguous ones.
+// The type that a value that is no view has in memory: its traced strides when they are dense and do not overlap
+// (always for inputs and results of extern calls), else contiguous ones.
 ir::TensorType MemoryType(const ir::Graph& graph, ir::ValueId value);
 
 // Empty when the views between `value` and its base are no strides of the base's memory.

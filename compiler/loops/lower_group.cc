@@ -12,6 +12,7 @@
 #include "compiler/loops/expr_graph.h"
 #include "compiler/loops/group_name.h"
 #include "compiler/loops/layout.h"
+#include "compiler/loops/picked_element.h"
 #include "compiler/loops/space.h"
 
 namespace stepone::loops {
@@ -33,19 +34,24 @@ bool IsView(const ir::Graph& graph, ValueId value) {
 }
 
 bool DividesIntegers(Op op, DType type) {
-  return !ir::IsFloat(type) &&
-         (op == Op::kFloorDiv || op == Op::kTruncDiv || op == Op::kRemainder || op == Op::kFmod);
+  return !ir::IsFloat(type) && (op == Op::kFloorDiv || op == Op::kTruncDiv || op == Op::kRemainder || op == Op::kFmod);
 }
 
 // Joins two partial results of a reduction.
 Op JoiningOp(Op reduction) {
   switch (reduction) {
-    case Op::kProd: return Op::kMul;
-    case Op::kMax: return Op::kMaximum;
-    case Op::kMin: return Op::kMinimum;
-    case Op::kAny: return Op::kOr;
-    case Op::kAll: return Op::kAnd;
-    default: return Op::kAdd;
+    case Op::kProd:
+      return Op::kMul;
+    case Op::kMax:
+      return Op::kMaximum;
+    case Op::kMin:
+      return Op::kMinimum;
+    case Op::kAny:
+      return Op::kOr;
+    case Op::kAll:
+      return Op::kAnd;
+    default:
+      return Op::kAdd;
   }
 }
 
@@ -87,7 +93,6 @@ class Lowering {
       split_ = Split{};
       failure_ = LowerFailure{};
       item_exprs_.clear();
-      row_values_.clear();
       dynamic_.clear();
       partial_roots_.clear();
       position_results_ = reduces_all_ = false;
@@ -291,7 +296,8 @@ class Lowering {
 
   ExprId ReduceExpr(const Node& node, ExprId value) {
     if (node.op == Op::kSum) {
-      if (const ExprId picked = PickedElement(value); picked != kNoExpr) return picked;
+      const ExprId picked = PickedElement(exprs_, value, group_.columns, group_.atoms);
+      if (picked != kNoExpr) return picked;
     }
     Inst inst;
     inst.code = Code::kReduce;
@@ -304,66 +310,6 @@ class Lowering {
       inst.type = exprs_.at(value).type;
     }
     return exprs_.Add(std::move(inst));
-  }
-
-  bool IsRowValue(ExprId id) {
-    const auto [at, added] = row_values_.emplace(id, false);
-    if (!added) return at->second;
-    const Inst& inst = exprs_.at(id);
-    const bool row = inst.code == Code::kReduce ||
-                     ((DimMask(inst.index) & group_.columns) == 0 &&
-                      std::all_of(inst.args.begin(), inst.args.end(), [&](ExprId arg) { return IsRowValue(arg); }));
-    return row_values_[id] = row;
-  }
-
-  // Whether an index counts the columns of a row, each once; its offset, and how many there are.
-  bool CountsColumns(const IndexExpr& index, int64_t* count) const {
-    if (group_.columns == 0 || DimMask(index) != group_.columns) return false;
-    std::vector<Term> terms = index.terms;
-    std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return a.coefficient < b.coefficient; });
-    *count = 1;
-    for (const Term& term : terms) {
-      if (term.divisor != 1 || term.modulus != 0 || term.coefficient != *count) return false;
-      *count *= group_.atoms[term.dim];
-    }
-    return true;
-  }
-
-  // The sum over a row's columns of where(column == row value and ..., row value, 0), which is one of the elements or 0:
-  // the row value that gives it. kNoExpr: the expression is no such thing.
-  ExprId PickedElement(ExprId value) {
-    const Inst where = exprs_.at(value);
-    if (where.code != Code::kScalar || where.op != Op::kWhere || !IsRowValue(where.args[1])) return kNoExpr;
-    const Inst zero = exprs_.at(where.args[2]);
-    if (zero.code != Code::kConstant || zero.number != 0 || zero.integer != 0) return kNoExpr;
-    std::vector<ExprId> conditions = {where.args[0]};
-    ExprId condition = kNoExpr, position = kNoExpr, target = kNoExpr;
-    const auto both = [&](ExprId a, ExprId b) { return a == kNoExpr ? b : Scalar(Op::kAnd, DType::kBool, {a, b}); };
-    while (!conditions.empty()) {
-      const ExprId at = conditions.back();
-      const Inst inst = exprs_.at(at);
-      conditions.pop_back();
-      if (IsRowValue(at)) {
-        condition = both(condition, at);
-      } else if (inst.code == Code::kScalar && inst.op == Op::kAnd) {
-        conditions.insert(conditions.end(), inst.args.begin(), inst.args.end());
-      } else if (inst.code == Code::kScalar && inst.op == Op::kEq && position == kNoExpr) {
-        const bool second = IsRowValue(inst.args[0]);
-        position = inst.args[second ? 1 : 0];
-        target = inst.args[second ? 0 : 1];
-        if (!IsRowValue(target)) return kNoExpr;
-      } else {
-        return kNoExpr;
-      }
-    }
-    int64_t count = 0;
-    if (position == kNoExpr || exprs_.at(position).code != Code::kIndex) return kNoExpr;
-    const IndexExpr index = exprs_.at(position).index;
-    if (!CountsColumns(index, &count)) return kNoExpr;
-    const DType type = exprs_.at(target).type;
-    condition = both(condition, Scalar(Op::kGe, DType::kBool, {target, Integer(type, index.constant)}));
-    condition = both(condition, Scalar(Op::kLt, DType::kBool, {target, Integer(type, index.constant + count)}));
-    return Scalar(Op::kWhere, where.type, {condition, where.args[1], where.args[2]});
   }
 
   // The slices of a partial buffer, joined in order.
@@ -441,7 +387,8 @@ class Lowering {
   ExprId MemberExpr(size_t index, const Coords& coords, ExprId guard) {
     const Item& item = fusion_.item(group_.items[index]);
     const Coords point = ItemPoint(index);
-    const bool own = item.kind == ItemKind::kReduce ? KeptCoords(graph_.node(item.node), point) == coords : point == coords;
+    const bool own =
+        item.kind == ItemKind::kReduce ? KeptCoords(graph_.node(item.node), point) == coords : point == coords;
     const bool row = item.kind != ItemKind::kReduce || group_.roles[index] == ReduceRole::kRow;
     if (own && row && item.kind != ItemKind::kScatter && item.kind != ItemKind::kParts) return ItemExpr(index);
     // At another position: computed again there.
@@ -455,15 +402,24 @@ class Lowering {
   ExprId NodeExpr(const Node& node, const Coords& coords, ExprId guard) {
     const DType type = graph_.type(node.results[0]).dtype;
     switch (node.op) {
-      case Op::kFull: return ConstantOf(type, node.attrs.find("value")->second);
-      case Op::kIota: return IotaExpr(node, coords, type);
-      case Op::kRandom: return RandomExpr(node, coords);
-      case Op::kCopy: return Eval(node.operands[0], coords, guard);
-      case Op::kPad: return PadExpr(node, coords, guard);
-      case Op::kConcat: return ConcatExpr(node, coords, guard);
-      case Op::kTake: return TakeExpr(node, coords, guard);
-      case Op::kGather: return GatherExpr(node, coords, guard);
-      default: break;
+      case Op::kFull:
+        return ConstantOf(type, node.attrs.find("value")->second);
+      case Op::kIota:
+        return IotaExpr(node, coords, type);
+      case Op::kRandom:
+        return RandomExpr(node, coords);
+      case Op::kCopy:
+        return Eval(node.operands[0], coords, guard);
+      case Op::kPad:
+        return PadExpr(node, coords, guard);
+      case Op::kConcat:
+        return ConcatExpr(node, coords, guard);
+      case Op::kTake:
+        return TakeExpr(node, coords, guard);
+      case Op::kGather:
+        return GatherExpr(node, coords, guard);
+      default:
+        break;
     }
     if (ir::KindOf(node.op) != OpKind::kPointwise) {
       Fail(ir::kNoValue);
@@ -481,29 +437,10 @@ class Lowering {
     return Scalar(node.op, type, std::move(args));
   }
 
-  ExprId Scalar(Op op, DType type, std::vector<ExprId> args) {
-    Inst inst;
-    inst.op = op;
-    inst.type = type;
-    inst.args = std::move(args);
-    return exprs_.Add(std::move(inst));
-  }
-
-  ExprId Number(DType type, double number) { return ConstantOf(type, ir::Attr(number)); }
-  ExprId Integer(DType type, int64_t number) { return ConstantOf(type, ir::Attr(number)); }
-
-  ExprId ConstantOf(DType type, const ir::Attr& value) {
-    Inst inst;
-    inst.code = Code::kConstant;
-    inst.type = type;
-    const ir::Scalar scalar = ir::Convert(ir::ToScalar(value), type);
-    if (ir::IsFloat(type)) {
-      inst.number = ir::ToDouble(scalar);
-    } else {
-      inst.integer = ir::ToInt64(scalar);
-    }
-    return exprs_.Add(std::move(inst));
-  }
+  ExprId Scalar(Op op, DType type, std::vector<ExprId> args) { return exprs_.Scalar(op, type, std::move(args)); }
+  ExprId ConstantOf(DType type, const ir::Attr& value) { return exprs_.Constant(type, ir::ToScalar(value)); }
+  ExprId Number(DType type, double number) { return exprs_.Constant(type, number); }
+  ExprId Integer(DType type, int64_t number) { return exprs_.Constant(type, number); }
 
   ExprId PositionExpr(const IndexExpr& position) {
     if (UsesDynamic(position)) {
@@ -593,7 +530,8 @@ class Lowering {
     if (yes == kNoExpr || no == kNoExpr || condition == kNoExpr) return yes;
     const Inst& load = exprs_.at(yes);
     const Inst& other = exprs_.at(no);
-    const bool zero = other.code == Code::kConstant && other.number == 0 && !std::signbit(other.number) && other.integer == 0;
+    const bool zero =
+        other.code == Code::kConstant && other.number == 0 && !std::signbit(other.number) && other.integer == 0;
     // A guarded load gives zero where the guard does not hold.
     if (zero && load.code == Code::kLoad && load.guard >= 0 && load.args[load.guard] == condition) return yes;
     return Scalar(Op::kWhere, load.type, {condition, yes, no});
@@ -797,11 +735,10 @@ class Lowering {
   BufferTable& buffers_;
 
   ExprGraph exprs_;
-  ir::Dims sizes_;                             // atoms, then the bounds of dynamic dims
+  ir::Dims sizes_;  // atoms, then the bounds of dynamic dims
   std::vector<DynamicDim> dynamic_;
-  std::map<size_t, ExprId> item_exprs_;        // by index into group_.items
-  std::map<ExprId, bool> row_values_;          // whether an expression is the same for all columns of a row
-  std::vector<std::pair<size_t, size_t>> partial_roots_;   // root, index into group_.items
+  std::map<size_t, ExprId> item_exprs_;                   // by index into group_.items
+  std::vector<std::pair<size_t, size_t>> partial_roots_;  // root, index into group_.items
   bool position_results_ = false;
   bool reduces_all_ = false;
   Split split_;

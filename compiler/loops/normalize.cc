@@ -43,7 +43,6 @@ class Normalizer {
     graph_.RemoveDead();
   }
 
-
   ir::Graph Run() {
     const std::vector<NodeId> before = graph_.order();
     for (NodeId id : before) {
@@ -100,10 +99,10 @@ class Normalizer {
     return at->second;
   }
 
-  // A copy of the first value on the way of views to `value` from which strides lead on, and those views of the copy: so
-  // that one copy serves several views (a matrix and its transpose, say).
+  // A copy of the first value on the way of views to `value` from which strides lead on, and those views of the copy:
+  // so that one copy serves several views (a matrix and its transpose, say).
   ValueId CopyUpstream(ValueId value) {
-    std::vector<NodeId> views;   // from `value` back to the base
+    std::vector<NodeId> views;  // from `value` back to the base
     for (ValueId at = value; at != BaseOf(graph_, value); at = graph_.node(views.back()).operands[0]) {
       views.push_back(graph_.value(at).producer);
     }

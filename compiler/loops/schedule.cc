@@ -12,7 +12,7 @@
 namespace stepone::loops {
 namespace {
 
-constexpr int64_t kShardPoints = 32768;   // a shard adds up at least this many points
+constexpr int64_t kShardPoints = 32768;  // a shard adds up at least this many points
 constexpr int64_t kMostShards = 16;
 constexpr int64_t kSlotBytes = 32 << 10;
 
@@ -216,13 +216,13 @@ class Scheduler {
 
   void AddBuffers(const std::vector<int64_t>& extents, const std::vector<ir::DType>& dtypes) {
     Kernel& kernel = result_.kernel;
-    for (size_t i = 0; i < extents.size(); ++i) kernel.buffers.push_back(KernelBuffer{dtypes[i], false, false, extents[i]});
+    for (size_t i = 0; i < extents.size(); ++i)
+      kernel.buffers.push_back(KernelBuffer{dtypes[i], false, false, extents[i]});
     int64_t rows = 1, columns = 1;
     for (size_t d = 0; d < kernel.dims.size(); ++d) {
       (static_cast<int32_t>(d) < kernel.num_outer ? rows : columns) *= kernel.dims[d];
     }
-    const int64_t shards =
-        std::max<int64_t>(1, std::min({kMostShards, rows * columns / kShardPoints, rows / 4}));
+    const int64_t shards = std::max<int64_t>(1, std::min({kMostShards, rows * columns / kShardPoints, rows / 4}));
     const std::vector<bool> element = FindElements();
     ForEachInst([&](Inst& inst) {
       if (inst.buffer < 0) return;
@@ -278,7 +278,7 @@ class Scheduler {
   ExprGraph exprs_;
   const NestRequest& request_;
   const FuseOptions& options_;
-  ir::Dims sizes_;                       // of atoms; of merged dims after MergeRuns
+  ir::Dims sizes_;  // of atoms; of merged dims after MergeRuns
   std::vector<bool> used_;
   std::vector<int32_t> rows_, columns_;  // atoms, from slow to fast
   Scheduled result_;

@@ -10,7 +10,8 @@
 
 namespace stepone::loops {
 
-// `expr` with dim d replaced by to[d], an expression over dims of `sizes`. Empty when a division in it does not work out.
+// `expr` with dim d replaced by to[d], an expression over dims of `sizes`. Empty when a division in it does not work
+// out.
 std::optional<IndexExpr> Substitute(const IndexExpr& expr, const std::vector<IndexExpr>& to, const ir::Dims& sizes);
 
 // Dims that an expression depends on, one bit each.
@@ -38,8 +39,8 @@ class Unifier {
  private:
   struct Side {
     ir::Dims atoms;
-    std::vector<IndexExpr> of;       // original atoms over the present ones
-    std::vector<int32_t> match;      // partner on the other side, -1: none
+    std::vector<IndexExpr> of;   // original atoms over the present ones
+    std::vector<int32_t> match;  // partner on the other side, -1: none
   };
 
   bool MatchAll(const std::vector<IndexExpr>& a, const std::vector<IndexExpr>& b);

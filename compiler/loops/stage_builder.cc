@@ -11,7 +11,7 @@ namespace stepone::loops {
 namespace {
 
 constexpr int64_t kExpensive = 20;
-constexpr int64_t kStashCost = 6;    // what is cheaper than this is computed again
+constexpr int64_t kStashCost = 6;  // what is cheaper than this is computed again
 constexpr int64_t kMostCost = 1000;
 
 class Builder {
@@ -52,8 +52,8 @@ class Builder {
   struct Facts {
     bool used = false;
     bool element = false;
-    int32_t level = 0;      // element: the first stage that can compute it; row: the first row stage that has it
-    int64_t cost = 0;       // of computing it in a stage, from loads and row values
+    int32_t level = 0;  // element: the first stage that can compute it; row: the first row stage that has it
+    int64_t cost = 0;   // of computing it in a stage, from loads and row values
   };
 
   // A store or accumulate goes to the stage, from the first that can compute its value on, that computes most of it
@@ -109,8 +109,7 @@ class Builder {
   }
 
   static int64_t OwnCost(const Inst& inst) {
-    const bool expensive =
-        inst.code == Code::kRandom || (inst.code == Code::kScalar && analysis::IsExpensive(inst.op));
+    const bool expensive = inst.code == Code::kRandom || (inst.code == Code::kScalar && analysis::IsExpensive(inst.op));
     return (expensive ? kExpensive : 1) + 2 * static_cast<int64_t>(inst.indirect.size());
   }
 
@@ -219,10 +218,10 @@ class Builder {
   const int64_t slot_bytes_;
   Kernel& kernel_;
   std::vector<Facts> facts_;
-  std::vector<std::vector<bool>> needed_;                // per element stage and expression
+  std::vector<std::vector<bool>> needed_;  // per element stage and expression
   int64_t row_elements_ = 1;
   int64_t used_bytes_ = 0;
-  std::vector<Stage> stages_;                            // row stage, element stage, per level
+  std::vector<Stage> stages_;  // row stage, element stage, per level
   std::map<ExprId, InstId> row_insts_;
   std::vector<std::map<ExprId, InstId>> element_insts_;  // per element stage
   std::map<ExprId, int32_t> slots_;
@@ -230,6 +229,8 @@ class Builder {
 
 }  // namespace
 
-void BuildStages(const ExprGraph& exprs, int64_t slot_bytes, Kernel& kernel) { Builder(exprs, slot_bytes, kernel).Run(); }
+void BuildStages(const ExprGraph& exprs, int64_t slot_bytes, Kernel& kernel) {
+  Builder(exprs, slot_bytes, kernel).Run();
+}
 
 }  // namespace stepone::loops

@@ -10,8 +10,8 @@
 namespace stepone::loops {
 
 // Fills in kernel.insts, kernel.stages and kernel.slots. REQUIRES: kernel.dims and num_outer are final and the
-// expressions' indices speak of them. An element value that a later stage needs again is computed again, or stashed when
-// that costs more and a slot of the row takes at most `slot_bytes`; all slots together take at most twice that.
+// expressions' indices speak of them. An element value that a later stage needs again is computed again, or stashed
+// when that costs more and a slot of the row takes at most `slot_bytes`; all slots together take at most twice that.
 void BuildStages(const ExprGraph& exprs, int64_t slot_bytes, Kernel& kernel);
 
 }  // namespace stepone::loops

@@ -56,13 +56,20 @@ class RandomGraph {
 
   Expr RandomPointwise(Expr x) {
     switch (t.Pick(0, 6)) {
-      case 0: return ir::Unary(Op::kTanh, x);
-      case 1: return ir::Binary(Op::kMaximum, x, Partner(x));
-      case 2: return x * Partner(x);
-      case 3: return x + Partner(x);
-      case 4: return ir::Where(ir::Binary(Op::kLt, x, Partner(x)), x, Partner(x));
-      case 5: return t.builder.Random(x.sizes()) + x;
-      default: return ir::Unary(Op::kExp, ir::Unary(Op::kTanh, x));
+      case 0:
+        return ir::Unary(Op::kTanh, x);
+      case 1:
+        return ir::Binary(Op::kMaximum, x, Partner(x));
+      case 2:
+        return x * Partner(x);
+      case 3:
+        return x + Partner(x);
+      case 4:
+        return ir::Where(ir::Binary(Op::kLt, x, Partner(x)), x, Partner(x));
+      case 5:
+        return t.builder.Random(x.sizes()) + x;
+      default:
+        return ir::Unary(Op::kExp, ir::Unary(Op::kTanh, x));
     }
   }
 
@@ -88,7 +95,8 @@ class RandomGraph {
         const int64_t step = t.Pick(1, 2);
         return ir::Slice(x, d, start, (x.size(d) - start + step - 1) / step, step);
       }
-      case 2: return ir::Flip(x, RandomDims(x));
+      case 2:
+        return ir::Flip(x, RandomDims(x));
       case 3: {
         // Other sizes for the same elements: prime factors dealt out anew.
         int64_t rest = x.type().NumElements();
@@ -119,7 +127,8 @@ class RandomGraph {
         for (int64_t d = 0; d < x.rank(); ++d) low[d] = t.Pick(0, 1), high[d] = t.Pick(0, 1);
         return ir::Pad(x, low, high, t.Pick(0, 1) == 0 ? 0.0 : 1.5);
       }
-      case 1: return x.rank() == 0 ? x : ir::Concat({x, Partner(x)}, t.Pick(0, x.rank() - 1));
+      case 1:
+        return x.rank() == 0 ? x : ir::Concat({x, Partner(x)}, t.Pick(0, x.rank() - 1));
       case 2: {
         ir::Dims sizes = x.sizes(), strides(sizes.size());
         int64_t stride = 1;
@@ -142,12 +151,16 @@ class RandomGraph {
     if (x.type().NumElements() > 4000) return ir::Reduce(Op::kSum, x, {0}, false);
     switch (t.Pick(0, 9)) {
       case 0:
-      case 1: return RandomReduction(x);
+      case 1:
+        return RandomReduction(x);
       case 2:
       case 3:
-      case 4: return RandomView(x);
-      case 5: return RandomMove(x);
-      default: return RandomPointwise(x);
+      case 4:
+        return RandomView(x);
+      case 5:
+        return RandomMove(x);
+      default:
+        return RandomPointwise(x);
     }
   }
 

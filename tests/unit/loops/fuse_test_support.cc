@@ -61,7 +61,8 @@ std::string Describe(const Program& program) {
   for (const Step& step : program.steps) {
     if (const auto* launch = std::get_if<Launch>(&step)) {
       text += ToString(launch->kernel);
-      for (size_t b = 0; b < launch->buffers.size(); ++b) text += StrCat("  b", b, " is buffer ", launch->buffers[b], "\n");
+      for (size_t b = 0; b < launch->buffers.size(); ++b)
+        text += StrCat("  b", b, " is buffer ", launch->buffers[b], "\n");
     } else {
       text += "extern or seed\n";
     }

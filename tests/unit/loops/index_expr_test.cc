@@ -69,7 +69,9 @@ TEST(IndexExprTest, RangesCoverAllValues) {
 
 TEST(IndexExprTest, RandomDivisionsAreExact) {
   std::mt19937 random(1);
-  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
   int written = 0;
   for (int round = 0; round < 2000; ++round) {
     Dims sizes;
@@ -97,7 +99,9 @@ TEST(IndexExprTest, RandomDivisionsAreExact) {
 
 TEST(IndexExprTest, SplitsKeepValues) {
   std::mt19937 random(2);
-  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
   for (int round = 0; round < 500; ++round) {
     const int64_t inner = pick(2, 6), outer = pick(2, 6);
     const Dims sizes = {3, inner * outer, 4};
