@@ -116,20 +116,29 @@ class Evaluator {
     const ValueId out = node.results[0];
     cells_[out].assign(static_cast<size_t>(Count(Sizes(out))), Cell{});
     switch (ir::KindOf(node.op)) {
-      case ir::OpKind::kSource: return Source(node);
-      case ir::OpKind::kSeed: cells_[out][0].integer = seed_; return;
-      case ir::OpKind::kPointwise: return Pointwise(node);
+      case ir::OpKind::kSource:
+        return Source(node);
+      case ir::OpKind::kSeed:
+        cells_[out][0].integer = seed_;
+        return;
+      case ir::OpKind::kPointwise:
+        return Pointwise(node);
       case ir::OpKind::kRandom:
         for (size_t i = 0; i < cells_[out].size(); ++i) {
           cells_[out][i].real =
               RandomUniform(In(node, 0)[0].integer, ir::IntAttr(node, "stream"), static_cast<int64_t>(i));
         }
         return;
-      case ir::OpKind::kReduction: return Reduction(node);
-      case ir::OpKind::kView: return View(node);
-      case ir::OpKind::kMove: return MoveNode(node);
-      case ir::OpKind::kIndexed: return Indexed(node);
-      case ir::OpKind::kExtern: return;
+      case ir::OpKind::kReduction:
+        return Reduction(node);
+      case ir::OpKind::kView:
+        return View(node);
+      case ir::OpKind::kMove:
+        return MoveNode(node);
+      case ir::OpKind::kIndexed:
+        return Indexed(node);
+      case ir::OpKind::kExtern:
+        return;
     }
   }
 
@@ -204,8 +213,12 @@ class Evaluator {
           result[out].real *= x.real;
           result[out].integer *= x.integer;
           break;
-        case Op::kAny: result[out].integer |= x.integer; break;
-        case Op::kAll: result[out].integer &= x.integer; break;
+        case Op::kAny:
+          result[out].integer |= x.integer;
+          break;
+        case Op::kAll:
+          result[out].integer &= x.integer;
+          break;
         default:
           if (!first && !Wins(larger, real, x, best[out])) break;
           best[out] = x;
@@ -225,7 +238,9 @@ class Evaluator {
   void View(const Node& node) {
     const Dims& from = Sizes(node.operands[0]);
     switch (node.op) {
-      case Op::kReshape: cells_[node.results[0]] = In(node, 0); return;
+      case Op::kReshape:
+        cells_[node.results[0]] = In(node, 0);
+        return;
       case Op::kPermute: {
         const Dims& dims = ir::DimsAttr(node, "dims");
         return Move(node, [&](Dims point) {

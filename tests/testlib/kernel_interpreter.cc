@@ -63,9 +63,14 @@ void Join(Op op, DType type, Cell value, Cell* into) {
       }
       return;
     }
-    case Op::kAny: into->integer |= value.integer; return;
-    case Op::kAll: into->integer &= value.integer; return;
-    default: return;
+    case Op::kAny:
+      into->integer |= value.integer;
+      return;
+    case Op::kAll:
+      into->integer &= value.integer;
+      return;
+    default:
+      return;
   }
 }
 
@@ -184,7 +189,8 @@ class Machine {
     const Inst& inst = kernel_.insts[id];
     Cell& result = values_[id];
     switch (inst.code) {
-      case Code::kScalar: return Scalar(inst, &result);
+      case Code::kScalar:
+        return Scalar(inst, &result);
       case Code::kConstant:
         result = Cell{inst.number, inst.integer};
         return;
@@ -216,7 +222,8 @@ class Machine {
       case Code::kRandom:
         result.real = RandomUniform(Arg(inst, 0).integer, inst.integer, loops::Evaluate(inst.index, point_));
         return;
-      case Code::kReduce: return Reduce(inst, id);
+      case Code::kReduce:
+        return Reduce(inst, id);
       case Code::kAccumulate: {
         const int64_t per_shard = static_cast<int64_t>(partials_[id].size()) / kernel_.shards;
         const int64_t shard = ((row_ + 1) * kernel_.shards - 1) / rows_;
@@ -273,7 +280,7 @@ class Machine {
   std::vector<Cell> values_;
   std::vector<Cell> reductions_;
   std::vector<Best> best_;
-  std::vector<std::vector<Cell>> partials_;   // per accumulate instruction
+  std::vector<std::vector<Cell>> partials_;  // per accumulate instruction
   std::vector<std::vector<Cell>> stash_;
   ir::Dims point_;
   int64_t rows_ = 1, columns_ = 1;
@@ -319,11 +326,18 @@ class ProgramRunner {
       const loops::Buffer& buffer = program_.buffers[b];
       const size_t bytes = static_cast<size_t>(ir::StorageExtent(buffer.type) * ir::ByteSize(buffer.type.dtype));
       switch (buffer.kind) {
-        case loops::Buffer::Kind::kInput: storage_[b] = ToBytes(inputs_[buffer.index], buffer.type.strides); break;
-        case loops::Buffer::Kind::kConstant: storage_[b] = graph_.constants[buffer.index].data; break;
+        case loops::Buffer::Kind::kInput:
+          storage_[b] = ToBytes(inputs_[buffer.index], buffer.type.strides);
+          break;
+        case loops::Buffer::Kind::kConstant:
+          storage_[b] = graph_.constants[buffer.index].data;
+          break;
         case loops::Buffer::Kind::kTemporary:
-        case loops::Buffer::Kind::kExtern: storage_[b].assign(bytes, '\xee'); break;
-        case loops::Buffer::Kind::kView: break;
+        case loops::Buffer::Kind::kExtern:
+          storage_[b].assign(bytes, '\xee');
+          break;
+        case loops::Buffer::Kind::kView:
+          break;
       }
     }
   }
