@@ -29,9 +29,18 @@ namespace {
 
 // One thread: lld's pool would outlive the call, and one object gains nothing from it. Sections are packed: a kernel's
 // file has 3 to 20 KB and not one page per segment. The largest page size keeps aarch64 hosts with 64 KB pages happy.
-constexpr const char* kFlags[] = {"-shared",           "-s",         "--threads=1", "--build-id=none",
-                                  "--hash-style=gnu",  "-z",         "noseparate-code", "-z",
-                                  "max-page-size=65536", "-z",       "norelro",     "--gc-sections",
+constexpr const char* kFlags[] = {"-shared",
+                                  "-s",
+                                  "--threads=1",
+                                  "--build-id=none",
+                                  "--hash-style=gnu",
+                                  "-z",
+                                  "noseparate-code",
+                                  "-z",
+                                  "max-page-size=65536",
+                                  "-z",
+                                  "norelro",
+                                  "--gc-sections",
                                   "--no-mmap-output-file"};
 
 // lld writes its output through a pipe that nobody reads meanwhile, so the whole file must fit; an ordinary output file

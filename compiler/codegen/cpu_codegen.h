@@ -11,7 +11,7 @@
 namespace stepone::codegen {
 
 struct CpuTarget {
-  int64_t vector_bytes = 32;   // 16, 32 or 64
+  int64_t vector_bytes = 32;  // 16, 32 or 64
   int64_t l1d_bytes = 32 << 10;
   int64_t l2_bytes = 512 << 10;
 };
@@ -21,8 +21,8 @@ struct CpuTarget {
 struct CpuSource {
   std::string text;
   std::string symbol;
-  int64_t units = 0;   // LaunchStep.units
-  int64_t grain = 1;   // LaunchStep.grain: units that make some 20 us of work
+  int64_t units = 0;  // LaunchStep.units
+  int64_t grain = 1;  // LaunchStep.grain: units that make some 20 us of work
 };
 
 // kInternal when the kernel does not pass loops::Verify, kUnimplemented for a dtype or op that has no code.

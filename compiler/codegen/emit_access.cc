@@ -212,8 +212,9 @@ void KernelEmitter::EmitRandom(InstId id, bool vector) {
   if (seed.vector) return Fail(absl::UnimplementedError("random with a seed per element"));
   const LaneIndex lanes = IndexOfLanes(from.index, schedule_, kernel_.dims);
   const std::string key = StrCat("s1_random_key(", seed.text, ", ", from.integer, "L)");
-  Define(id, vector, StrCat("s1_random(", vector ? lanes.Vector(false) : StrCat("(vl)(", lanes.base, ")"), ", ", key, ")",
-                            vector ? "" : "[0]"));
+  Define(id, vector,
+         StrCat("s1_random(", vector ? lanes.Vector(false) : StrCat("(vl)(", lanes.base, ")"), ", ", key, ")",
+                vector ? "" : "[0]"));
 }
 
 }  // namespace stepone::codegen

@@ -1,8 +1,8 @@
 // Totals over the rows of a shard.
 //
-// With lanes along columns, a total is the shard's slice of the partial buffer itself: it stays in the cache, and a batch
-// of rows passes through registers for each load and store. With lanes along rows, there is a vector of totals for each
-// column, whose lanes are added up at the end. Long float32 sums go to float64 totals every kChain rows.
+// With lanes along columns, a total is the shard's slice of the partial buffer itself: it stays in the cache, and a
+// batch of rows passes through registers for each load and store. With lanes along rows, there is a vector of totals
+// for each column, whose lanes are added up at the end. Long float32 sums go to float64 totals every kChain rows.
 #include <algorithm>
 #include <string>
 
@@ -100,9 +100,10 @@ void KernelEmitter::EmitAccumulateStep(InstId id) {
   if (!InElement(id)) {
     const std::string x = StrCat("(", VectorType(RegOf(value.type)), ")", value.text);
     const bool call = from.op == Op::kMax || from.op == Op::kMin;
-    const std::string sum = call && value.type != DType::kBool
-                                ? Combine(from.op, value.type, StrCat("(", VectorType(RegOf(value.type)), ")", total), x) + "[0]"
-                                : Combine(from.op, value.type, total, value.text);
+    const std::string sum =
+        call && value.type != DType::kBool
+            ? Combine(from.op, value.type, StrCat("(", VectorType(RegOf(value.type)), ")", total), x) + "[0]"
+            : Combine(from.op, value.type, total, value.text);
     return out_.Line(total, " = ", sum, ";");
   }
   if (totals_in_registers_) {
@@ -172,10 +173,12 @@ std::string KernelEmitter::StoreTotal(InstId id, const std::string& total) const
 
 // A stage with accumulates, for a batch of rows: columns outside, rows inside, totals in registers.
 void KernelEmitter::EmitAccumulateStage(const Stage& stage) {
-  for (int32_t d : schedule_.column_dims) out_.Open("for (long i", d, " = 0; i", d, " < ", kernel_.dims[d], "; ++i", d, ")");
+  for (int32_t d : schedule_.column_dims)
+    out_.Open("for (long i", d, " = 0; i", d, " < ", kernel_.dims[d], "; ++i", d, ")");
   const std::string variable = StrCat("i", schedule_.inner_dim);
   if (inner_.full > 0) {
-    out_.Open("for (long ", variable, " = 0; ", variable, " < ", inner_.full, "; ", variable, " += ", schedule_.lanes, ")");
+    out_.Open("for (long ", variable, " = 0; ", variable, " < ", inner_.full, "; ", variable, " += ", schedule_.lanes,
+              ")");
     EmitAccumulateVector(stage);
     out_.Close();
   }
@@ -254,8 +257,8 @@ void KernelEmitter::FinishAccumulators() {
     } else {
       x = HorizontalText(from.op, from.type, StrCat("t", id, "[n]"));
     }
-    const std::string at = schedule_.lane_outer ? StrCat("b", from.buffer, " + u * ", ColumnCount(), " + n")
-                                                : StrCat("p", id, " + n");
+    const std::string at =
+        schedule_.lane_outer ? StrCat("b", from.buffer, " + u * ", ColumnCount(), " + n") : StrCat("p", id, " + n");
     out_.Line(set, at, ", ", Narrowed(x, from.type, false), ");");
     out_.Close();
   }

@@ -22,25 +22,39 @@ bool IsArg(Op op) { return op == Op::kArgMax || op == Op::kArgMin; }
 
 std::string Lowest(DType type) {
   switch (type) {
-    case DType::kInt64: return "(-0x7fffffffffffffffL - 1)";
-    case DType::kInt32: return "(-0x7fffffff - 1)";
-    case DType::kInt16: return "(-32768)";
-    case DType::kInt8: return "(-128)";
-    case DType::kUInt8: return "0";
-    case DType::kFloat64: return "(-__builtin_inf())";
-    default: return "(-__builtin_inff())";
+    case DType::kInt64:
+      return "(-0x7fffffffffffffffL - 1)";
+    case DType::kInt32:
+      return "(-0x7fffffff - 1)";
+    case DType::kInt16:
+      return "(-32768)";
+    case DType::kInt8:
+      return "(-128)";
+    case DType::kUInt8:
+      return "0";
+    case DType::kFloat64:
+      return "(-__builtin_inf())";
+    default:
+      return "(-__builtin_inff())";
   }
 }
 
 std::string Highest(DType type) {
   switch (type) {
-    case DType::kInt64: return "0x7fffffffffffffffL";
-    case DType::kInt32: return "0x7fffffff";
-    case DType::kInt16: return "32767";
-    case DType::kInt8: return "127";
-    case DType::kUInt8: return "255";
-    case DType::kFloat64: return "__builtin_inf()";
-    default: return "__builtin_inff()";
+    case DType::kInt64:
+      return "0x7fffffffffffffffL";
+    case DType::kInt32:
+      return "0x7fffffff";
+    case DType::kInt16:
+      return "32767";
+    case DType::kInt8:
+      return "127";
+    case DType::kUInt8:
+      return "255";
+    case DType::kFloat64:
+      return "__builtin_inf()";
+    default:
+      return "__builtin_inff()";
   }
 }
 
@@ -53,21 +67,29 @@ std::string Neutral(Op op, DType type) {
   if (type == DType::kBool) return IsOr(op) ? "0" : "(-1)";
   switch (op) {
     case Op::kMax:
-    case Op::kArgMax: return Lowest(type);
+    case Op::kArgMax:
+      return Lowest(type);
     case Op::kMin:
-    case Op::kArgMin: return Highest(type);
-    case Op::kProd: return "1";
-    default: return "0";
+    case Op::kArgMin:
+      return Highest(type);
+    case Op::kProd:
+      return "1";
+    default:
+      return "0";
   }
 }
 
 std::string Combine(Op op, DType type, const std::string& a, const std::string& b) {
   if (type == DType::kBool) return StrCat(a, IsOr(op) ? " | " : " & ", b);
   switch (op) {
-    case Op::kMax: return StrCat("s1_max_", Suffix(RegOf(type)), "(", a, ", ", b, ")");
-    case Op::kMin: return StrCat("s1_min_", Suffix(RegOf(type)), "(", a, ", ", b, ")");
-    case Op::kProd: return StrCat(a, " * ", b);
-    default: return StrCat(a, " + ", b);
+    case Op::kMax:
+      return StrCat("s1_max_", Suffix(RegOf(type)), "(", a, ", ", b, ")");
+    case Op::kMin:
+      return StrCat("s1_min_", Suffix(RegOf(type)), "(", a, ", ", b, ")");
+    case Op::kProd:
+      return StrCat(a, " * ", b);
+    default:
+      return StrCat(a, " + ", b);
   }
 }
 
@@ -80,7 +102,8 @@ std::string HorizontalText(Op op, DType type, const std::string& x) {
 void KernelEmitter::EmitElementStage(const Stage& stage) {
   copies_ = ChooseCopies(stage);
   DeclareReductions(stage);
-  for (int32_t d : schedule_.column_dims) out_.Open("for (long i", d, " = 0; i", d, " < ", kernel_.dims[d], "; ++i", d, ")");
+  for (int32_t d : schedule_.column_dims)
+    out_.Open("for (long i", d, " = 0; i", d, " < ", kernel_.dims[d], "; ++i", d, ")");
   for (InstId id : stage.insts) {
     if (IsHoisted(id)) EmitInst(id);
   }
@@ -100,11 +123,13 @@ bool KernelEmitter::IsHoisted(InstId id) const {
     case Code::kReduce:
     case Code::kAccumulate:
     case Code::kStash:
-    case Code::kUnstash: return false;
+    case Code::kUnstash:
+      return false;
     case Code::kLoad:
       if (buffer_written_[from.buffer]) return false;
       break;
-    default: break;
+    default:
+      break;
   }
   return std::all_of(from.args.begin(), from.args.end(),
                      [&](InstId arg) { return stage_of_[arg] != stage_of_[id] || IsHoisted(arg); });

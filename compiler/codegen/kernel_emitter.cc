@@ -69,10 +69,18 @@ absl::StatusOr<std::string> KernelEmitter::Run(const std::string& symbol) {
   DeclareSlots();
   out_.Open("for (long u = begin; u < end; ++u)");
   switch (schedule_.form) {
-    case Form::kPointwise: EmitPointwiseUnit(); break;
-    case Form::kRows: EmitRowsUnit(); break;
-    case Form::kOrdered: EmitOrderedUnit(); break;
-    case Form::kShards: EmitShardUnit(); break;
+    case Form::kPointwise:
+      EmitPointwiseUnit();
+      break;
+    case Form::kRows:
+      EmitRowsUnit();
+      break;
+    case Form::kOrdered:
+      EmitOrderedUnit();
+      break;
+    case Form::kShards:
+      EmitShardUnit();
+      break;
   }
   out_.Close();
   out_.Line("return 0;");
@@ -83,10 +91,9 @@ absl::StatusOr<std::string> KernelEmitter::Run(const std::string& symbol) {
 
 // For people who read the text. Holds nothing that the kernel's canonical bytes don't.
 std::string KernelEmitter::Description() const {
-  static constexpr const char* kForms[] = {"pointwise: units are blocks of rows and columns",
-                                           "independent rows: units are blocks of rows",
-                                           "sums over rows: one unit per shard",
-                                           "ordered rows: units are blocks of columns"};
+  static constexpr const char* kForms[] = {
+      "pointwise: units are blocks of rows and columns", "independent rows: units are blocks of rows",
+      "sums over rows: one unit per shard", "ordered rows: units are blocks of columns"};
   return StrCat("// dims [", absl::StrJoin(kernel_.dims, ", "), "], ", kernel_.num_outer, " outer; lanes along dim ",
                 schedule_.lane_dim, "\n// ", kForms[static_cast<int>(schedule_.form)], "; ", schedule_.units,
                 " units of ", schedule_.row_block, " rows, ", schedule_.column_block, " columns\n");
@@ -296,22 +303,34 @@ void KernelEmitter::EmitInst(InstId id) {
   const Inst& from = inst(id);
   const bool vector = varies_lane_[id];
   switch (from.code) {
-    case Code::kConstant: values_[id] = {Literal(from), from.type, false, &from}; return;
-    case Code::kIndex: return EmitIndex(id, vector);
-    case Code::kInBounds: return EmitInBounds(id, vector);
-    case Code::kLoad: return EmitLoad(id, vector);
-    case Code::kStore: return EmitStore(id, vector);
-    case Code::kStoreAdd: return EmitStoreAdd(id, vector || (!schedule_.lane_outer && InElement(id)));
-    case Code::kRandom: return EmitRandom(id, vector);
-    case Code::kReduce: return EmitReduceStep(id);
-    case Code::kAccumulate: return EmitAccumulateStep(id);
+    case Code::kConstant:
+      values_[id] = {Literal(from), from.type, false, &from};
+      return;
+    case Code::kIndex:
+      return EmitIndex(id, vector);
+    case Code::kInBounds:
+      return EmitInBounds(id, vector);
+    case Code::kLoad:
+      return EmitLoad(id, vector);
+    case Code::kStore:
+      return EmitStore(id, vector);
+    case Code::kStoreAdd:
+      return EmitStoreAdd(id, vector || (!schedule_.lane_outer && InElement(id)));
+    case Code::kRandom:
+      return EmitRandom(id, vector);
+    case Code::kReduce:
+      return EmitReduceStep(id);
+    case Code::kAccumulate:
+      return EmitAccumulateStep(id);
     case Code::kStash: {
       const std::string at = SlotElement(from.slot);
       out_.Line(at, " = ", AsVector(values_[from.args[0]]), ";");
       return;
     }
-    case Code::kUnstash: return Define(id, true, SlotElement(from.slot));
-    case Code::kScalar: break;
+    case Code::kUnstash:
+      return Define(id, true, SlotElement(from.slot));
+    case Code::kScalar:
+      break;
   }
   std::vector<Value> args;
   for (InstId arg : from.args) args.push_back(values_[arg]);

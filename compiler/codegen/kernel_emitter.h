@@ -43,7 +43,7 @@ class KernelEmitter {
   void EmitShardUnit();
   void UseColumnBlock(const std::string& block);
   void OpenRowLoop(const std::string& block);
-  void EmitRowIndices(const std::string& row);   // i<d> of all row dims, and of the lane dim if it is an outer one
+  void EmitRowIndices(const std::string& row);  // i<d> of all row dims, and of the lane dim if it is an outer one
   void EmitLaneRow(const std::function<void()>& body);  // for a full lane group, or for the last one
   void EmitStages();
   void EmitBatchedStages();
@@ -83,18 +83,18 @@ class KernelEmitter {
   std::string TotalPointer(InstId id, std::string* offsets) const;
   std::string LoadTotal(InstId id) const;
   std::string StoreTotal(InstId id, const std::string& x) const;
-  bool IsFoldedTotal(InstId id) const;   // has a float64 total d<n> beside the running float32 one
-  bool IsDirectTotal(InstId id) const;   // too many columns for totals in lanes
+  bool IsFoldedTotal(InstId id) const;  // has a float64 total d<n> beside the running float32 one
+  bool IsDirectTotal(InstId id) const;  // too many columns for totals in lanes
   std::vector<InstId> Accumulates() const;
 
   // --- emit_access.cc: instructions that touch memory or make indices ---
   struct Access {
-    std::string pointer;      // to the element of lane 0
-    std::string offsets;      // of the lanes; empty: contiguous
-    bool far = false;         // offsets are a vl
-    bool uniform = false;     // one element for all lanes
-    std::string mask;         // lanes that count; empty: all, or the first n of a tail
-    std::string condition;    // a single-valued guard; empty: none
+    std::string pointer;    // to the element of lane 0
+    std::string offsets;    // of the lanes; empty: contiguous
+    bool far = false;       // offsets are a vl
+    bool uniform = false;   // one element for all lanes
+    std::string mask;       // lanes that count; empty: all, or the first n of a tail
+    std::string condition;  // a single-valued guard; empty: none
   };
   Access MakeAccess(InstId id, bool vector);
   void AppendIndirect(InstId id, size_t term, const std::string& guard_mask, bool narrow, Access& access);
@@ -108,7 +108,7 @@ class KernelEmitter {
   // --- kernel_emitter.cc: single instructions ---
   void EmitInst(InstId id);
   void Define(InstId id, bool vector, const std::string& expression);
-  std::string ActiveMask() const;                     // "" when all lanes count
+  std::string ActiveMask() const;                                      // "" when all lanes count
   std::string Both(const std::string& a, const std::string& b) const;  // masks; "" is all
   void Fail(absl::Status status);
 
@@ -121,15 +121,15 @@ class KernelEmitter {
   const Schedule& schedule_;
   TextWriter out_;
   absl::Status status_;
-  std::vector<Value> values_;          // by instruction, valid from its definition on
-  std::vector<bool> varies_lane_;      // differs between lanes
-  std::vector<bool> varies_inner_;     // differs between iterations of the innermost loop
+  std::vector<Value> values_;       // by instruction, valid from its definition on
+  std::vector<bool> varies_lane_;   // differs between lanes
+  std::vector<bool> varies_inner_;  // differs between iterations of the innermost loop
   std::vector<bool> buffer_written_;
-  std::vector<int32_t> stage_of_;      // index into schedule_.stages
-  int64_t tail_ = 0;                   // > 0: only so many lanes are active
-  int copy_ = 0;                       // which copy of an unrolled body is being written
+  std::vector<int32_t> stage_of_;  // index into schedule_.stages
+  int64_t tail_ = 0;               // > 0: only so many lanes are active
+  int copy_ = 0;                   // which copy of an unrolled body is being written
   int copies_ = 1;
-  bool totals_in_registers_ = false;   // accumulates of this stage go to variables t<n>
+  bool totals_in_registers_ = false;  // accumulates of this stage go to variables t<n>
   struct {
     std::string begin;           // of the innermost loop
     std::string end;             // of its whole vectors

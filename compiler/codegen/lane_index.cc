@@ -27,8 +27,8 @@ void AppendIrregular(const Term& term, int64_t dim_size, int64_t reach, LaneInde
   const bool wide = dim_size >= (int64_t{1} << 30);
   const bool far = reach >= (int64_t{1} << 30);
   const std::string variable = StrCat("i", term.dim);
-  std::string lanes = wide ? StrCat("((vul)((vl)", variable, " + s1_iotal)")
-                           : StrCat("((vu)((vi)(int)", variable, " + s1_iota)");
+  std::string lanes =
+      wide ? StrCat("((vul)((vl)", variable, " + s1_iotal)") : StrCat("((vu)((vi)(int)", variable, " + s1_iota)");
   if (term.divisor != 1) lanes += StrCat(" / ", term.divisor);
   if (term.modulus != 0) lanes += StrCat(" % ", term.modulus);
   lanes += ")";

@@ -14,9 +14,9 @@ namespace stepone::codegen {
 // Lane l has the index  base + l * stride + extra[l].  `i<d>` is the variable of dim d; that of the lane dim is the
 // index of lane 0 and a multiple of the number of lanes.
 struct LaneIndex {
-  std::string base;      // an expression of type long
+  std::string base;  // an expression of type long
   int64_t stride = 0;
-  std::string extra;     // a vi, or a vl if extra_wide; empty: zeros
+  std::string extra;  // a vi, or a vl if extra_wide; empty: zeros
   bool extra_wide = false;
   int64_t extra_reach = 0;  // largest magnitude of an element of extra
 

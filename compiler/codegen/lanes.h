@@ -16,10 +16,14 @@ inline Reg RegOf(ir::DType type) {
   switch (type) {
     case ir::DType::kFloat32:
     case ir::DType::kFloat16:
-    case ir::DType::kBFloat16: return Reg::kF32;
-    case ir::DType::kFloat64: return Reg::kF64;
-    case ir::DType::kInt64: return Reg::kI64;
-    default: return Reg::kI32;
+    case ir::DType::kBFloat16:
+      return Reg::kF32;
+    case ir::DType::kFloat64:
+      return Reg::kF64;
+    case ir::DType::kInt64:
+      return Reg::kI64;
+    default:
+      return Reg::kI32;
   }
 }
 
@@ -43,15 +47,24 @@ inline const char* Suffix(Reg reg) {
 // Type of an element in memory.
 inline const char* StorageType(ir::DType type) {
   switch (type) {
-    case ir::DType::kFloat64: return "double";
-    case ir::DType::kFloat32: return "float";
-    case ir::DType::kFloat16: return "_Float16";
-    case ir::DType::kBFloat16: return "unsigned short";
-    case ir::DType::kInt64: return "long";
-    case ir::DType::kInt32: return "int";
-    case ir::DType::kInt16: return "short";
-    case ir::DType::kInt8: return "signed char";
-    default: return "unsigned char";
+    case ir::DType::kFloat64:
+      return "double";
+    case ir::DType::kFloat32:
+      return "float";
+    case ir::DType::kFloat16:
+      return "_Float16";
+    case ir::DType::kBFloat16:
+      return "unsigned short";
+    case ir::DType::kInt64:
+      return "long";
+    case ir::DType::kInt32:
+      return "int";
+    case ir::DType::kInt16:
+      return "short";
+    case ir::DType::kInt8:
+      return "signed char";
+    default:
+      return "unsigned char";
   }
 }
 

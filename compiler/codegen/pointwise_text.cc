@@ -41,13 +41,20 @@ class Operands {
 // A comparison's C operator; empty for other ops.
 std::string ComparisonOf(Op op) {
   switch (op) {
-    case Op::kEq: return "==";
-    case Op::kNe: return "!=";
-    case Op::kLt: return "<";
-    case Op::kLe: return "<=";
-    case Op::kGt: return ">";
-    case Op::kGe: return ">=";
-    default: return "";
+    case Op::kEq:
+      return "==";
+    case Op::kNe:
+      return "!=";
+    case Op::kLt:
+      return "<";
+    case Op::kLe:
+      return "<=";
+    case Op::kGt:
+      return ">";
+    case Op::kGe:
+      return ">=";
+    default:
+      return "";
   }
 }
 
@@ -73,34 +80,57 @@ std::string CastText(const Value& from, DType to, const std::string& x, bool vec
 
 const char* MathFunction(Op op) {
   switch (op) {
-    case Op::kExp: return "s1_exp_";
-    case Op::kExpm1: return "s1_expm1_";
-    case Op::kLog: return "s1_log_";
-    case Op::kLog1p: return "s1_log1p_";
-    case Op::kSin: return "s1_sin_";
-    case Op::kCos: return "s1_cos_";
-    case Op::kTanh: return "s1_tanh_";
-    case Op::kSigmoid: return "s1_sigmoid_";
-    case Op::kErf: return "s1_erf_";
-    case Op::kPow: return "s1_pow_";
-    case Op::kFmod: return "s1_fmod_";
-    case Op::kRemainder: return "s1_remainder_";
-    case Op::kFloorDiv: return "s1_floor_divide_";
-    case Op::kFmax: return "s1_fmax_";
-    case Op::kFmin: return "s1_fmin_";
-    case Op::kSign: return "s1_sign_";
-    default: return nullptr;
+    case Op::kExp:
+      return "s1_exp_";
+    case Op::kExpm1:
+      return "s1_expm1_";
+    case Op::kLog:
+      return "s1_log_";
+    case Op::kLog1p:
+      return "s1_log1p_";
+    case Op::kSin:
+      return "s1_sin_";
+    case Op::kCos:
+      return "s1_cos_";
+    case Op::kTanh:
+      return "s1_tanh_";
+    case Op::kSigmoid:
+      return "s1_sigmoid_";
+    case Op::kErf:
+      return "s1_erf_";
+    case Op::kPow:
+      return "s1_pow_";
+    case Op::kFmod:
+      return "s1_fmod_";
+    case Op::kRemainder:
+      return "s1_remainder_";
+    case Op::kFloorDiv:
+      return "s1_floor_divide_";
+    case Op::kFmax:
+      return "s1_fmax_";
+    case Op::kFmin:
+      return "s1_fmin_";
+    case Op::kSign:
+      return "s1_sign_";
+    default:
+      return nullptr;
   }
 }
 
 const char* RoundingFunction(Op op) {
   switch (op) {
-    case Op::kFloor: return "floor";
-    case Op::kCeil: return "ceil";
-    case Op::kRound: return "roundeven";
-    case Op::kTrunc: return "trunc";
-    case Op::kSqrt: return "sqrt";
-    default: return nullptr;
+    case Op::kFloor:
+      return "floor";
+    case Op::kCeil:
+      return "ceil";
+    case Op::kRound:
+      return "roundeven";
+    case Op::kTrunc:
+      return "trunc";
+    case Op::kSqrt:
+      return "sqrt";
+    default:
+      return nullptr;
   }
 }
 
@@ -122,24 +152,36 @@ std::string FloatText(const Inst& inst, const std::vector<Value>& args, const Op
   const Reg reg = RegOf(inst.type);
   const std::string a = operands[0], b = args.size() > 1 ? operands[1] : "";
   switch (inst.op) {
-    case Op::kNeg: return "-" + a;
-    case Op::kAbs: return StrCat("__builtin_elementwise_abs(", a, ")");
-    case Op::kAdd: return StrCat(a, " + ", b);
-    case Op::kSub: return StrCat(a, " - ", b);
-    case Op::kMul: return StrCat(a, " * ", b);
-    case Op::kDiv: return StrCat(a, " / ", b);
-    case Op::kReciprocal: return StrCat(FloatLiteral(1, reg), " / ", a);
-    case Op::kRsqrt: return StrCat(FloatLiteral(1, reg), " / __builtin_elementwise_sqrt(", a, ")");
-    case Op::kMaximum: return operands.Call(StrCat("s1_max_", Suffix(reg)), 2);
-    case Op::kMinimum: return operands.Call(StrCat("s1_min_", Suffix(reg)), 2);
-    case Op::kTruncDiv: return StrCat("__builtin_elementwise_trunc(", a, " / ", b, ")");
+    case Op::kNeg:
+      return "-" + a;
+    case Op::kAbs:
+      return StrCat("__builtin_elementwise_abs(", a, ")");
+    case Op::kAdd:
+      return StrCat(a, " + ", b);
+    case Op::kSub:
+      return StrCat(a, " - ", b);
+    case Op::kMul:
+      return StrCat(a, " * ", b);
+    case Op::kDiv:
+      return StrCat(a, " / ", b);
+    case Op::kReciprocal:
+      return StrCat(FloatLiteral(1, reg), " / ", a);
+    case Op::kRsqrt:
+      return StrCat(FloatLiteral(1, reg), " / __builtin_elementwise_sqrt(", a, ")");
+    case Op::kMaximum:
+      return operands.Call(StrCat("s1_max_", Suffix(reg)), 2);
+    case Op::kMinimum:
+      return operands.Call(StrCat("s1_min_", Suffix(reg)), 2);
+    case Op::kTruncDiv:
+      return StrCat("__builtin_elementwise_trunc(", a, " / ", b, ")");
     case Op::kPow:
       if (args[1].constant != nullptr) {
         std::string text = PowByConstant(args[1].constant->number, a, reg);
         if (!text.empty()) return text;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   if (const char* name = RoundingFunction(inst.op)) return StrCat("__builtin_elementwise_", name, "(", a, ")");
   if (const char* name = MathFunction(inst.op)) return operands.Call(StrCat(name, Suffix(reg)), args.size());
@@ -163,10 +205,18 @@ std::string IntegerDivision(const Inst& inst, const std::vector<Value>& args, bo
   const std::string q = known ? StrCat("(", a, " / ", b, ")") : StrCat("s1_divide_", k, "(", a, ", ", b, ")");
   std::string text;
   switch (inst.op) {
-    case Op::kTruncDiv: text = q; break;
-    case Op::kFmod: text = StrCat("s1_trunc_rem_", k, "(", a, ", ", b, ", ", q, ")"); break;
-    case Op::kFloorDiv: text = StrCat("s1_floor_quot_", k, "(", a, ", ", b, ", ", q, ")"); break;
-    default: text = StrCat("s1_floor_rem_", k, "(", a, ", ", b, ", ", q, ")"); break;
+    case Op::kTruncDiv:
+      text = q;
+      break;
+    case Op::kFmod:
+      text = StrCat("s1_trunc_rem_", k, "(", a, ", ", b, ", ", q, ")");
+      break;
+    case Op::kFloorDiv:
+      text = StrCat("s1_floor_quot_", k, "(", a, ", ", b, ", ", q, ")");
+      break;
+    default:
+      text = StrCat("s1_floor_rem_", k, "(", a, ", ", b, ", ", q, ")");
+      break;
   }
   return vector ? text : text + "[0]";
 }
@@ -174,20 +224,26 @@ std::string IntegerDivision(const Inst& inst, const std::vector<Value>& args, bo
 std::string BoolText(Op op, const Operands& operands) {
   const std::string a = operands[0];
   switch (op) {
-    case Op::kNot: return "~" + a;
+    case Op::kNot:
+      return "~" + a;
     case Op::kAnd:
     case Op::kMul:
     case Op::kMinimum:
-    case Op::kFmin: return StrCat(a, " & ", operands[1]);
+    case Op::kFmin:
+      return StrCat(a, " & ", operands[1]);
     case Op::kOr:
     case Op::kAdd:
     case Op::kMaximum:
-    case Op::kFmax: return StrCat(a, " | ", operands[1]);
+    case Op::kFmax:
+      return StrCat(a, " | ", operands[1]);
     case Op::kXor:
-    case Op::kSub: return StrCat(a, " ^ ", operands[1]);
+    case Op::kSub:
+      return StrCat(a, " ^ ", operands[1]);
     case Op::kAbs:
-    case Op::kSign: return a;
-    default: return "";
+    case Op::kSign:
+      return a;
+    default:
+      return "";
   }
 }
 
@@ -196,29 +252,44 @@ std::string IntegerText(const Inst& inst, const std::vector<Value>& args, const 
   const Reg reg = RegOf(inst.type);
   const std::string a = operands[0], b = args.size() > 1 ? operands[1] : "";
   switch (inst.op) {
-    case Op::kNeg: return "-" + a;
-    case Op::kAbs: return StrCat("(", a, " < 0 ? -", a, " : ", a, ")");
-    case Op::kSign: return vector ? StrCat("(", a, " < 0) - (", a, " > 0)") : StrCat("(", a, " > 0) - (", a, " < 0)");
-    case Op::kNot: return "~" + a;
-    case Op::kAdd: return StrCat(a, " + ", b);
-    case Op::kSub: return StrCat(a, " - ", b);
-    case Op::kMul: return StrCat(a, " * ", b);
-    case Op::kAnd: return StrCat(a, " & ", b);
-    case Op::kOr: return StrCat(a, " | ", b);
-    case Op::kXor: return StrCat(a, " ^ ", b);
+    case Op::kNeg:
+      return "-" + a;
+    case Op::kAbs:
+      return StrCat("(", a, " < 0 ? -", a, " : ", a, ")");
+    case Op::kSign:
+      return vector ? StrCat("(", a, " < 0) - (", a, " > 0)") : StrCat("(", a, " > 0) - (", a, " < 0)");
+    case Op::kNot:
+      return "~" + a;
+    case Op::kAdd:
+      return StrCat(a, " + ", b);
+    case Op::kSub:
+      return StrCat(a, " - ", b);
+    case Op::kMul:
+      return StrCat(a, " * ", b);
+    case Op::kAnd:
+      return StrCat(a, " & ", b);
+    case Op::kOr:
+      return StrCat(a, " | ", b);
+    case Op::kXor:
+      return StrCat(a, " ^ ", b);
     case Op::kMaximum:
-    case Op::kFmax: return StrCat("(", a, " > ", b, " ? ", a, " : ", b, ")");
+    case Op::kFmax:
+      return StrCat("(", a, " > ", b, " ? ", a, " : ", b, ")");
     case Op::kMinimum:
-    case Op::kFmin: return StrCat("(", a, " < ", b, " ? ", a, " : ", b, ")");
+    case Op::kFmin:
+      return StrCat("(", a, " < ", b, " ? ", a, " : ", b, ")");
     case Op::kFloor:
     case Op::kCeil:
     case Op::kRound:
-    case Op::kTrunc: return a;
+    case Op::kTrunc:
+      return a;
     case Op::kFloorDiv:
     case Op::kTruncDiv:
     case Op::kRemainder:
-    case Op::kFmod: return IntegerDivision(inst, args, vector, active, out);
-    default: return "";
+    case Op::kFmod:
+      return IntegerDivision(inst, args, vector, active, out);
+    default:
+      return "";
   }
   (void)reg;
 }
@@ -236,8 +307,10 @@ bool IsExact(Op op) {
     case Op::kCeil:
     case Op::kRound:
     case Op::kTrunc:
-    case Op::kSign: return true;
-    default: return false;
+    case Op::kSign:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -269,10 +342,18 @@ std::string Literal(const Inst& constant) {
   int64_t value = constant.integer;
   if (reg == Reg::kI32) {
     switch (constant.type) {
-      case DType::kInt16: value = static_cast<int16_t>(value); break;
-      case DType::kInt8: value = static_cast<int8_t>(value); break;
-      case DType::kUInt8: value = static_cast<uint8_t>(value); break;
-      default: value = static_cast<int32_t>(value); break;
+      case DType::kInt16:
+        value = static_cast<int16_t>(value);
+        break;
+      case DType::kInt8:
+        value = static_cast<int8_t>(value);
+        break;
+      case DType::kUInt8:
+        value = static_cast<uint8_t>(value);
+        break;
+      default:
+        value = static_cast<int32_t>(value);
+        break;
     }
     return value < 0 ? StrCat("(int)(", value, ")") : StrCat(value);
   }
@@ -287,10 +368,14 @@ std::string Narrowed(const std::string& x, DType type, bool vector) {
       const char* round = type == DType::kBFloat16 ? "s1_round_bf16" : "s1_round_f16";
       return vector ? StrCat(round, "(", x, ")") : StrCat(round, "((vf)(", x, "))[0]");
     }
-    case DType::kInt16: return StrCat("((", x, ") << 16) >> 16");
-    case DType::kInt8: return StrCat("((", x, ") << 24) >> 24");
-    case DType::kUInt8: return StrCat("(", x, ") & 255");
-    default: return x;
+    case DType::kInt16:
+      return StrCat("((", x, ") << 16) >> 16");
+    case DType::kInt8:
+      return StrCat("((", x, ") << 24) >> 24");
+    case DType::kUInt8:
+      return StrCat("(", x, ") & 255");
+    default:
+      return x;
   }
 }
 

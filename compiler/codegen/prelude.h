@@ -20,11 +20,11 @@ struct Piece {
 std::string PreludeFor(std::string_view body, int lanes);
 
 // Parts of the list, each ordered so that a piece stands after those it needs.
-std::vector<Piece> MemoryPieces(int lanes);       // loads, stores, gathers of each dtype
-std::vector<Piece> ReductionPieces(int lanes);    // steps and horizontal ends of reductions
-std::vector<Piece> IntegerAndFloatPieces();       // division, remainder, rounding to 16 bits, random numbers
-std::vector<Piece> FloatMathPieces();             // exp, log, ... on vf (vector_math.cc)
-std::vector<Piece> DoubleMathPieces();            // the same on vd (vector_math_f64.cc)
+std::vector<Piece> MemoryPieces(int lanes);     // loads, stores, gathers of each dtype
+std::vector<Piece> ReductionPieces(int lanes);  // steps and horizontal ends of reductions
+std::vector<Piece> IntegerAndFloatPieces();     // division, remainder, rounding to 16 bits, random numbers
+std::vector<Piece> FloatMathPieces();           // exp, log, ... on vf (vector_math.cc)
+std::vector<Piece> DoubleMathPieces();          // the same on vd (vector_math_f64.cc)
 
 }  // namespace stepone::codegen
 

@@ -24,16 +24,20 @@ struct Conversion {
 
 Conversion ConversionOf(DType type) {
   switch (type) {
-    case DType::kFloat16: return {"s1_to(h, vf)", "s1_to(x, @v)", "(float)e", "(_Float16)y"};
+    case DType::kFloat16:
+      return {"s1_to(h, vf)", "s1_to(x, @v)", "(float)e", "(_Float16)y"};
     case DType::kBFloat16:
       // Values of this dtype are rounded already, so the upper half is all there is.
       return {"s1_as(s1_to(h, vu) << 16, vf)", "s1_to(s1_as(x, vu) >> 16, @v)", "s1_bits((unsigned)e << 16, float)",
               "(unsigned short)(s1_bits(y, unsigned) >> 16)"};
-    case DType::kBool: return {"s1_to(h, vi) != 0", "s1_to(x & 1, @v)", "-(e != 0)", "(unsigned char)(y & 1)"};
+    case DType::kBool:
+      return {"s1_to(h, vi) != 0", "s1_to(x & 1, @v)", "-(e != 0)", "(unsigned char)(y & 1)"};
     case DType::kInt16:
     case DType::kInt8:
-    case DType::kUInt8: return {"s1_to(h, vi)", "s1_to(x, @v)", "e", "(@S)y"};
-    default: return {"h", "x", "e", "y"};
+    case DType::kUInt8:
+      return {"s1_to(h, vi)", "s1_to(x, @v)", "e", "(@S)y"};
+    default:
+      return {"h", "x", "e", "y"};
   }
 }
 
@@ -92,7 +96,8 @@ std::vector<Piece> MemoryPieces(int lanes) {
       for (int far = 0; far <= (offsets ? 1 : 0); ++far) {
         std::string full_name = piece_name, full_text = text;
         if (far != 0) {
-          absl::StrReplaceAll({{"_@n(", "_far_@n("}, {"s1_get_far_", "s1_get_"}, {"s1_set_far_", "s1_set_"}}, &full_text);
+          absl::StrReplaceAll({{"_@n(", "_far_@n("}, {"s1_get_far_", "s1_get_"}, {"s1_set_far_", "s1_set_"}},
+                              &full_text);
           absl::StrReplaceAll({{"s1_get_far_", "s1_get_"}, {"s1_set_far_", "s1_set_"}}, &full_text);
           full_name = absl::StrReplaceAll(full_name, {{"_@n", "_far_@n"}});
         }
@@ -101,14 +106,13 @@ std::vector<Piece> MemoryPieces(int lanes) {
                              {"@get", conversion.get},
                              {"@set", conversion.set}},
                             &full_text);
-        const std::vector<std::pair<std::string, std::string>> names = {
-            {"@n", name},
-            {"@v", "s1_mem_" + name},
-            {"@S", StorageType(type)},
-            {"@V", VectorType(RegOf(type))},
-            {"@s", ScalarType(RegOf(type))},
-            {"@O", far != 0 ? "vl" : "vi"},
-            {"@W", StrCat(lanes)}};
+        const std::vector<std::pair<std::string, std::string>> names = {{"@n", name},
+                                                                        {"@v", "s1_mem_" + name},
+                                                                        {"@S", StorageType(type)},
+                                                                        {"@V", VectorType(RegOf(type))},
+                                                                        {"@s", ScalarType(RegOf(type))},
+                                                                        {"@O", far != 0 ? "vl" : "vi"},
+                                                                        {"@W", StrCat(lanes)}};
         pieces.push_back({absl::StrReplaceAll(full_name, names), absl::StrReplaceAll(full_text, names)});
       }
     }

@@ -54,8 +54,7 @@ constexpr char kArgEnd[] =
     "    int tie = (x == b) | ((x != x) & (b != b));\n"
     "    int take = (x @op b) | ((x != x) & (b == b)) | (tie & (n < k));\n"
     "    b = take ? x : b;\n    k = take ? n : k;\n  }\n  return k == @LAST ? 0 : k;\n}\n";
-constexpr char kArgEndLanes[] =
-    "S1 vl s1_v@name_@k(@M at) { return s1_to(at == @LAST ? 0 : at, vl); }\n";
+constexpr char kArgEndLanes[] = "S1 vl s1_v@name_@k(@M at) { return s1_to(at == @LAST ? 0 : at, vl); }\n";
 
 constexpr std::pair<const char*, const char*> kPerReg[] = {
     {"s1_max_@k", "S1 @V s1_max_@k(@V a, @V b) { return ((a > b) | (a != a)) ? a : b; }\n"},
@@ -174,10 +173,11 @@ std::vector<Piece> IntegerAndFloatPieces() {
     const bool wide = reg == Reg::kF64;
     for (const auto& [name, text] : kPerFloat) {
       pieces.push_back({ForReg(name, reg),
-                        absl::StrReplaceAll(ForReg(text, reg), {{"@BIG", wide ? "0x1.fffffffffffffp+1023" : "0x1.fffffep+127f"},
-                                                                {"@TINY", wide ? "0x1p-900" : "0x1p-100f"},
-                                                                {"@HARD", wide ? "0x1p+50" : "0x1p+22f"},
-                                                                {"@SIGN", wide ? "(long)0x8000000000000000u" : "(int)0x80000000u"}})});
+                        absl::StrReplaceAll(ForReg(text, reg),
+                                            {{"@BIG", wide ? "0x1.fffffffffffffp+1023" : "0x1.fffffep+127f"},
+                                             {"@TINY", wide ? "0x1p-900" : "0x1p-100f"},
+                                             {"@HARD", wide ? "0x1p+50" : "0x1p+22f"},
+                                             {"@SIGN", wide ? "(long)0x8000000000000000u" : "(int)0x80000000u"}})});
     }
   }
   pieces.push_back({"s1_round_bf16",

@@ -17,16 +17,15 @@ using loops::Stage;
 using loops::Term;
 
 constexpr double kNanosecondsPerCycle = 0.33;
-constexpr double kNanosecondsPerByte = 0.04;   // some memory, some cache
-constexpr double kUnitNanoseconds = 8e3;       // what a block of a pointwise kernel should take
-constexpr double kGrainNanoseconds = 30e3;     // below this, handing work to a thread costs more than it brings
+constexpr double kNanosecondsPerByte = 0.04;  // some memory, some cache
+constexpr double kUnitNanoseconds = 8e3;      // what a block of a pointwise kernel should take
+constexpr double kGrainNanoseconds = 30e3;    // below this, handing work to a thread costs more than it brings
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool Has(const Kernel& kernel, std::initializer_list<Code> codes) {
-  return std::any_of(kernel.insts.begin(), kernel.insts.end(), [&](const Inst& inst) {
-    return std::find(codes.begin(), codes.end(), inst.code) != codes.end();
-  });
+  return std::any_of(kernel.insts.begin(), kernel.insts.end(),
+                     [&](const Inst& inst) { return std::find(codes.begin(), codes.end(), inst.code) != codes.end(); });
 }
 
 // Nanoseconds of a whole kernel on one core.
@@ -86,8 +85,7 @@ bool ColumnsAreDisjoint(const Kernel& kernel, const Inst& add) {
       columns.push_back(term);
     }
   }
-  std::sort(columns.begin(), columns.end(),
-            [](const Term& a, const Term& b) { return a.coefficient < b.coefficient; });
+  std::sort(columns.begin(), columns.end(), [](const Term& a, const Term& b) { return a.coefficient < b.coefficient; });
   for (const Term& term : columns) {
     if (term.coefficient <= reach) return false;
     reach += term.coefficient * (kernel.dims[term.dim] - 1);
@@ -141,39 +139,55 @@ void FinishShards(const Kernel& kernel, const CpuTarget& target, Schedule& sched
 double CyclesPerVector(const Inst& inst) {
   const double width = IsWide(RegOf(inst.type)) ? 2 : 1;
   switch (inst.code) {
-    case Code::kConstant: return 0;
+    case Code::kConstant:
+      return 0;
     case Code::kLoad:
-    case Code::kStore: return (inst.indirect.empty() && inst.guard < 0 ? 0.7 : 4) * width;
-    case Code::kStoreAdd: return 4 * width;
-    case Code::kRandom: return 18;
+    case Code::kStore:
+      return (inst.indirect.empty() && inst.guard < 0 ? 0.7 : 4) * width;
+    case Code::kStoreAdd:
+      return 4 * width;
+    case Code::kRandom:
+      return 18;
     case Code::kReduce:
     case Code::kAccumulate:
     case Code::kStash:
     case Code::kUnstash:
     case Code::kIndex:
-    case Code::kInBounds: return 1.5 * width;
-    case Code::kScalar: break;
+    case Code::kInBounds:
+      return 1.5 * width;
+    case Code::kScalar:
+      break;
   }
   switch (inst.op) {
-    case Op::kExp: return 8 * width;
+    case Op::kExp:
+      return 8 * width;
     case Op::kExpm1:
-    case Op::kSigmoid: return 12 * width;
+    case Op::kSigmoid:
+      return 12 * width;
     case Op::kTanh:
-    case Op::kErf: return 16 * width;
+    case Op::kErf:
+      return 16 * width;
     case Op::kLog:
-    case Op::kLog1p: return 12 * width;
+    case Op::kLog1p:
+      return 12 * width;
     case Op::kSin:
-    case Op::kCos: return 16 * width;
-    case Op::kPow: return 50 * width;
+    case Op::kCos:
+      return 16 * width;
+    case Op::kPow:
+      return 50 * width;
     case Op::kDiv:
     case Op::kReciprocal:
-    case Op::kSqrt: return 5 * width;
-    case Op::kRsqrt: return 10 * width;
+    case Op::kSqrt:
+      return 5 * width;
+    case Op::kRsqrt:
+      return 10 * width;
     case Op::kFloorDiv:
     case Op::kTruncDiv:
     case Op::kRemainder:
-    case Op::kFmod: return 30 * width;
-    default: return 0.6 * width;
+    case Op::kFmod:
+      return 30 * width;
+    default:
+      return 0.6 * width;
   }
 }
 
@@ -187,8 +201,8 @@ Schedule MakeSchedule(const Kernel& kernel, const CpuTarget& target) {
   const int32_t rank = static_cast<int32_t>(kernel.dims.size());
 
   int32_t num_outer = kernel.num_outer;
-  schedule.form = kernel.ordered_rows ? Form::kOrdered
-                  : kernel.shards > 0 ? Form::kShards
+  schedule.form = kernel.ordered_rows                                          ? Form::kOrdered
+                  : kernel.shards > 0                                          ? Form::kShards
                   : Has(kernel, {Code::kReduce, Code::kStash, Code::kUnstash}) ? Form::kRows
                                                                                : Form::kPointwise;
   if (schedule.form == Form::kPointwise) {
@@ -214,9 +228,15 @@ Schedule MakeSchedule(const Kernel& kernel, const CpuTarget& target) {
 
   const double total = EstimateNanoseconds(kernel, schedule);
   switch (schedule.form) {
-    case Form::kPointwise: FinishPointwise(kernel, schedule); break;
-    case Form::kOrdered: FinishOrdered(kernel, schedule); break;
-    case Form::kShards: FinishShards(kernel, target, schedule); break;
+    case Form::kPointwise:
+      FinishPointwise(kernel, schedule);
+      break;
+    case Form::kOrdered:
+      FinishOrdered(kernel, schedule);
+      break;
+    case Form::kShards:
+      FinishShards(kernel, target, schedule);
+      break;
     case Form::kRows:
       schedule.row_block = std::clamp<int64_t>(
           static_cast<int64_t>(kUnitNanoseconds / 4 / std::max(total / static_cast<double>(schedule.rows), 1.0)), 1,

@@ -77,9 +77,10 @@ TEST(CpuBuilderTest, ErrorCarriesClangsMessageAndPlace) {
 }
 
 TEST(CpuBuilderTest, UndefinedSymbolsAreNamed) {
-  auto library = Builder("x86-64-v3")->Build(
-      "float expf(float);\n__attribute__((visibility(\"default\"))) float f(float x) { return expf(x); }\n", "f",
-      nullptr);
+  auto library =
+      Builder("x86-64-v3")
+          ->Build("float expf(float);\n__attribute__((visibility(\"default\"))) float f(float x) { return expf(x); }\n",
+                  "f", nullptr);
   EXPECT_EQ(library.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(library.status().message()), HasSubstr("undefined symbols: expf"));
 }
@@ -96,14 +97,15 @@ TEST(CpuBuilderTest, OtherExportsAndAMissingSymbolAreErrors) {
 }
 
 TEST(CpuBuilderTest, ClearingAndCopyingLoopsCallNothing) {
-  auto library = Builder("x86-64-v3")->Build(
-      "__attribute__((visibility(\"default\"))) int f(char* p, const char* q, long n) {\n"
-      "  float a[4096];\n"
-      "  for (int i = 0; i < 4096; ++i) a[i] = 0;\n"
-      "  for (long i = 0; i < n; ++i) p[i] = q[i];\n"
-      "  for (long i = 0; i < n; ++i) a[i & 4095] += p[i];\n"
-      "  return (int)a[n & 4095];\n}\n",
-      "f", nullptr);
+  auto library = Builder("x86-64-v3")
+                     ->Build(
+                         "__attribute__((visibility(\"default\"))) int f(char* p, const char* q, long n) {\n"
+                         "  float a[4096];\n"
+                         "  for (int i = 0; i < 4096; ++i) a[i] = 0;\n"
+                         "  for (long i = 0; i < n; ++i) p[i] = q[i];\n"
+                         "  for (long i = 0; i < n; ++i) a[i & 4095] += p[i];\n"
+                         "  return (int)a[n & 4095];\n}\n",
+                         "f", nullptr);
   EXPECT_TRUE(library.ok()) << library.status();
 }
 
