@@ -63,9 +63,9 @@ bool IsInteger(DType dtype) {
 bool IsFusable(DType dtype) { return IsFloat(dtype) || IsInteger(dtype) || dtype == DType::kBool; }
 
 int64_t TensorType::NumElements() const {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  return count;
+  uint64_t count = 1;  // wraps where sizes make no sense, which the verifier and the importer find out
+  for (const int64_t size : sizes) count *= static_cast<uint64_t>(size);
+  return static_cast<int64_t>(count);
 }
 
 Dims ContiguousStrides(const Dims& sizes) {

@@ -175,6 +175,7 @@ std::optional<Range> RangeOf(const Graph& graph, ValueId value) {
 
 Rewrite CompareRanges(Graph& graph, Node& node) {
   if (node.op != Op::kLt && node.op != Op::kLe && node.op != Op::kGt && node.op != Op::kGe) return {};
+  if (node.op != Op::kLt && node.op != Op::kLe && node.op != Op::kGt && node.op != Op::kGe) return {};
   const auto a = RangeOf(graph, node.operands[0]), b = RangeOf(graph, node.operands[1]);
   if (!a || !b) return {};
   const bool below = a->high < b->low, at_most = a->high <= b->low;

@@ -10,7 +10,8 @@ using ir::Op;
 using ir::Scalar;
 
 Expr FullResult(CallSite& site, const Scalar& value) {
-  return site.builder().Full(value, site.Result(0)->dtype, site.ResultSizes());
+  const ir::TensorType& type = site.ResultType();
+  return site.builder().Full(value, type.dtype, type.sizes);
 }
 
 template <int value>
@@ -34,7 +35,7 @@ Results Fill(CallSite& site) {
 Results Empty(CallSite& site) { return One(FullResult(site, int64_t{0})); }
 
 Results Range(CallSite& site, const Scalar& start, const Scalar& step) {
-  const ir::TensorType& type = *site.Result(0);
+  const ir::TensorType& type = site.ResultType();
   if (type.rank() != 1) {
     site.builder().Fail("sizes", "a range has one dim");
     return Keep();

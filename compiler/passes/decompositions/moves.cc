@@ -97,7 +97,7 @@ std::optional<Range> ReadRange(CallSite& site, const Dims& sizes, const Dims& so
   range.start = clamp(site.OptionalInt("start").value_or(0));
   range.end = std::max(range.start, clamp(site.OptionalInt("end").value_or(size)));
   Dims expected = sizes;
-  expected[range.dim] = (range.end - range.start + range.step - 1) / range.step;
+  expected[range.dim] = range.end > range.start ? (range.end - range.start - 1) / range.step + 1 : 0;
   if (expected != source) {
     builder.Fail("sizes", "the slice has not the source's sizes");
     return std::nullopt;

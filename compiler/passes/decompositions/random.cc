@@ -38,7 +38,7 @@ Results NativeDropoutBackward(CallSite& site) {
 
 // Uniform in [0, 1); 16-bit floats could round up to 1 and are left to torch.
 Results Rand(CallSite& site) {
-  const ir::TensorType& type = *site.Result(0);
+  const ir::TensorType& type = site.ResultType();
   if (type.dtype != DType::kFloat32) return Keep();
   return One(site.builder().Random(type.sizes));
 }

@@ -1,5 +1,6 @@
 #include "compiler/passes/decompositions/rule.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/str_cat.h"
@@ -109,8 +110,15 @@ double CallSite::Float(std::string_view name) { return ir::ToDouble(Number(name)
 bool CallSite::Bool(std::string_view name) { return Int(name) != 0; }
 
 Dims CallSite::Ints(std::string_view name) {
+  // Beyond any size, and small enough to be added to one.
+  constexpr int64_t kMost = int64_t{1} << 48;
   if (const auto* value = Find(name)) {
-    if (const auto* dims = std::get_if<Dims>(value)) return *dims;
+    if (const auto* dims = std::get_if<Dims>(value)) {
+      const bool sane = std::all_of(dims->begin(), dims->end(), [](int64_t n) { return n >= -kMost && n <= kMost; });
+      if (sane) return *dims;
+      FailArgument(name, "integers within reason");
+      return {};
+    }
     if (const auto* integer = std::get_if<int64_t>(value)) return {*integer};
     // An empty list does not say of what.
     const auto* operands = std::get_if<ir::OperandList>(value);
@@ -140,6 +148,12 @@ std::string CallSite::String(std::string_view name) {
 const ir::TensorType* CallSite::Result(int i) const {
   if (i >= num_results() || node_.results[i] == ir::kNoValue) return nullptr;
   return &builder_.graph().type(node_.results[i]);
+}
+
+const ir::TensorType& CallSite::ResultType() {
+  const ir::TensorType* type = Result(0);
+  if (type == nullptr) builder_.Fail("results", StrCat(op(), " has one result, which is not among the call's"));
+  return type == nullptr ? nothing_ : *type;
 }
 
 ir::DType CallSite::ResultDType(Expr x, int i) const {

@@ -49,8 +49,8 @@ class CallSite {
   const ir::TensorType* Result(int i) const;
   // Of the first result; `x`'s when nobody uses it.
   ir::DType ResultDType(ir::Expr x, int i = 0) const;
-  // Sizes of the result; REQUIRES: it is used.
-  const ir::Dims& ResultSizes(int i = 0) const { return Result(i)->sizes; }
+  // Of the first result, where the call makes no sense without it.
+  const ir::TensorType& ResultType();
 
  private:
   const ir::ArgumentValue* Find(std::string_view name) const { return node_.call->Find(name); }
@@ -59,6 +59,7 @@ class CallSite {
   ir::Builder& builder_;
   const ir::Node& node_;
   const PassOptions& options_;
+  const ir::TensorType nothing_ = ir::Contiguous(ir::DType::kFloat32, {});
 };
 
 // One value per result of the call, in order; entries of results that nobody uses may be anything. Nothing: the call

@@ -1,6 +1,5 @@
 // Views: maps of positions.
 #include <algorithm>
-#include <numeric>
 
 #include "compiler/passes/decompositions/rule.h"
 
@@ -19,7 +18,7 @@ Results View(CallSite& site) {
   const auto open = std::find(size.begin(), size.end(), -1);
   if (open != size.end()) {
     *open = 1;
-    const int64_t known = std::accumulate(size.begin(), size.end(), int64_t{1}, std::multiplies<>());
+    const int64_t known = ir::Contiguous(x.dtype(), size).NumElements();
     *open = known == 0 ? 0 : x.type().NumElements() / known;
   }
   return One(Reshape(x, size));
@@ -86,7 +85,7 @@ Results SliceRule(CallSite& site) {
   }
   const int64_t start = ClampPosition(site.OptionalInt("start").value_or(0), x.size(dim));
   const int64_t end = ClampPosition(site.OptionalInt("end").value_or(x.size(dim)), x.size(dim));
-  return One(Slice(x, dim, start, std::max<int64_t>(0, (end - start + step - 1) / step), step));
+  return One(Slice(x, dim, start, end > start ? (end - start - 1) / step + 1 : 0, step));
 }
 
 // Position `index` of `dim`, which goes.
@@ -107,8 +106,12 @@ Results Select(CallSite& site) {
 Results Unbind(CallSite& site) {
   const Expr x = site.Tensor("self");
   const int64_t dim = WrapDim(site.builder(), site.Int("dim"), x.rank());
+  if (x.rank() == 0 || x.size(dim) != site.num_results()) {
+    site.builder().Fail("results", "unbind has a result for each position of the dim");
+    return Keep();
+  }
   std::vector<Expr> results;
-  for (int64_t i = 0; x.rank() > 0 && i < x.size(dim); ++i) results.push_back(SelectOf(x, dim, i));
+  for (int64_t i = 0; i < x.size(dim); ++i) results.push_back(SelectOf(x, dim, i));
   return results;
 }
 
@@ -129,6 +132,10 @@ Results SplitEqual(CallSite& site) {
   const int64_t dim = WrapDim(site.builder(), site.Int("dim"), x.rank());
   const int64_t length = site.Int("split_size");
   if (length <= 0 || x.rank() == 0) return Keep();
+  if (x.size(dim) / length > site.num_results()) {
+    site.builder().Fail("results", "split has more parts than results");
+    return Keep();
+  }
   Dims lengths;
   for (int64_t start = 0; start < x.size(dim); start += length) {
     lengths.push_back(std::min(length, x.size(dim) - start));
