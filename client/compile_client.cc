@@ -61,13 +61,15 @@ class CompileClient::Shared {
     }).detach();
   }
 
-  // Cancels what is under way and waits until no thread is left. In a process that was forked the threads do not exist.
+  // True in a process that was forked from the one that made this: threads and connection stayed behind there.
+  bool forked() const { return getpid() != owner_; }
+
+  // Cancels what is under way and waits until no thread is left. REQUIRES: not forked().
   void Shutdown() {
-    if (getpid() != owner_) return;
     absl::MutexLock lock(&mutex_);
     for (const std::shared_ptr<CallImpl>& call : running_) call->Cancel();
-    mutex_.Await(absl::Condition(+[](absl::flat_hash_set<std::shared_ptr<CallImpl>>* set) { return set->empty(); },
-                                 &running_));
+    mutex_.Await(
+        absl::Condition(+[](absl::flat_hash_set<std::shared_ptr<CallImpl>>* set) { return set->empty(); }, &running_));
   }
 
  private:
@@ -78,13 +80,19 @@ class CompileClient::Shared {
 
   const std::shared_ptr<Connection> connection_;
   const pid_t owner_ = getpid();
-  absl::Mutex mutex_;   // before CallImpl's
+  absl::Mutex mutex_;  // before CallImpl's
   absl::flat_hash_set<std::shared_ptr<CallImpl>> running_ ABSL_GUARDED_BY(mutex_);
 };
 
 CompileClient::CompileClient(ClientConfig config) : shared_(std::make_shared<Shared>(std::move(config))) {}
 
-CompileClient::~CompileClient() { shared_->Shutdown(); }
+CompileClient::~CompileClient() {
+  if (shared_->forked()) {
+    new std::shared_ptr<Shared>(shared_);  // leaked on purpose: gRPC can't take down what another process runs
+    return;
+  }
+  shared_->Shutdown();
+}
 
 std::shared_ptr<CompileCall> CompileClient::Submit(v1::CompileRequest request, EventCallback on_event) {
   const absl::Status completed = shared_->Complete(request);

@@ -196,6 +196,7 @@ TEST(ExecutableTest, AViewOfAnInputIsReturnedAsAnAlias) {
   const at::Tensor out = executable->Run({base})[0].toTensor();
   EXPECT_EQ(out.data_ptr(), base[2].data_ptr());
   EXPECT_TRUE(out.is_alias_of(base));
+  EXPECT_FALSE(out.is_inference());
   EXPECT_TRUE(at::equal(out, base[2]));
   EXPECT_THROW(executable->Run({at::zeros({3, 4}).t()}), c10::ValueError);
 }
@@ -235,7 +236,7 @@ TEST(ExecutableTest, IndexOutOfRangeIsAnIndexErrorAndStopsTheRun) {
   }
   EXPECT_EQ(runs.item<float>(), 1.0f);
   EXPECT_EQ(executable->counters().errors, 1);
-  EXPECT_EQ(executable->Run({values, good, runs}).size(), 1u);   // usable afterwards
+  EXPECT_EQ(executable->Run({values, good, runs}).size(), 1u);  // usable afterwards
 }
 
 TEST(ExecutableTest, IntegerDivisionByZeroIsAnError) {
@@ -269,9 +270,10 @@ TEST(ExecutableTest, TheSeedFollowsTheDefaultGenerator) {
 TEST(ExecutableTest, ResultsWithOtherStridesAreBroughtToTheTracedOnes) {
   PlanBuilder builder;
   const uint32_t a = builder.Input({2, 3});
-  const uint32_t transposed = builder.Tensor(Storage::kExtern, {3, 2});   // traced as dense, comes as {1, 3}
+  const uint32_t transposed = builder.Tensor(Storage::kExtern, {3, 2});  // traced as dense, comes as {1, 3}
   const uint32_t out = builder.Tensor(Storage::kOutput, {3, 2});
-  builder.Call("aten.transpose.int", {{"self", BufferRef{a}}, {"dim0", int64_t{0}}, {"dim1", int64_t{1}}}, {transposed});
+  builder.Call("aten.transpose.int", {{"self", BufferRef{a}}, {"dim0", int64_t{0}}, {"dim1", int64_t{1}}},
+               {transposed});
   builder.Launch("double_f32", {transposed, out}, 6);
   builder.Return(out);
   const auto executable = builder.Build();
@@ -297,8 +299,10 @@ TEST(ExecutableTest, OutOverloadsWriteIntoThePlansMemory) {
 TEST(ExecutableTest, ArgumentsOfAllTypes) {
   PlanBuilder builder;
   const uint32_t x = builder.Input({1, 2, 6, 6}), w = builder.Input({3, 2, 3, 3});
-  const uint32_t conv = builder.Tensor(Storage::kExtern, {1, 3, 4, 4}), sum = builder.Tensor(Storage::kExtern, {1, 3, 4, 4});
-  const uint32_t both = builder.Tensor(Storage::kExtern, {1, 6, 4, 4}), half = builder.Tensor(Storage::kExtern, {1, 3, 4, 4});
+  const uint32_t conv = builder.Tensor(Storage::kExtern, {1, 3, 4, 4}),
+                 sum = builder.Tensor(Storage::kExtern, {1, 3, 4, 4});
+  const uint32_t both = builder.Tensor(Storage::kExtern, {1, 6, 4, 4}),
+                 half = builder.Tensor(Storage::kExtern, {1, 3, 4, 4});
   const uint32_t doubled = builder.Tensor(Storage::kExtern, {1, 3, 4, 4}, DType::kFloat64);
   builder.Call("aten.convolution.default",
                {{"input", BufferRef{x}},
@@ -376,7 +380,7 @@ TEST(ExecutableTest, RefusesCallsThatDoNotFitTheirSchema) {
   };
   EXPECT_THROW(build("aten.no_such_op.default", {}), c10::Error);
   EXPECT_THROW(build("nonsense", {}), c10::Error);
-  EXPECT_THROW(build("aten.mul.Tensor", {}), c10::Error);                                      // lacks `other`
+  EXPECT_THROW(build("aten.mul.Tensor", {}), c10::Error);  // lacks `other`
   EXPECT_THROW(build("aten.sum.dim_IntList", {{"dim", std::string("rows")}}), c10::Error);
   EXPECT_NO_THROW(build("aten.relu.default", {}));
 }
@@ -386,6 +390,7 @@ TEST(ExecutableTest, AutogradStaysOutside) {
   const at::Tensor a = at::ones({2, 2}).requires_grad_();
   const at::Tensor out = executable->Run({a, a})[0].toTensor();
   EXPECT_FALSE(out.requires_grad());
+  EXPECT_FALSE(out.is_inference());
 }
 
 TEST(ExecutableTest, ProfileNamesEachStep) {
