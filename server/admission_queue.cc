@@ -24,7 +24,8 @@ absl::Status AdmissionQueue::Push(Entry entry) {
       std::count_if(entries_.begin(), entries_.end(), [&entry](const Entry& e) { return e.tenant == entry.tenant; }));
   const double share = options_.max_tenant_share * static_cast<double>(options_.max_length);
   if (static_cast<double>(of_tenant) + 1 > share && of_tenant > 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("tenant's part of the queue is full: ", of_tenant, " of its jobs wait"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tenant's part of the queue is full: ", of_tenant, " of its jobs wait"));
   }
   entries_.push_back(std::move(entry));
   return absl::OkStatus();
@@ -45,8 +46,8 @@ bool AdmissionQueue::Before(const Entry& a, const Entry& b) const {
 }
 
 std::optional<AdmissionQueue::Entry> AdmissionQueue::Pop() {
-  const auto first =
-      std::min_element(entries_.begin(), entries_.end(), [this](const Entry& a, const Entry& b) { return Before(a, b); });
+  const auto first = std::min_element(entries_.begin(), entries_.end(),
+                                      [this](const Entry& a, const Entry& b) { return Before(a, b); });
   if (first == entries_.end()) return std::nullopt;
   Entry entry = std::move(*first);
   entries_.erase(first);

@@ -15,9 +15,9 @@
 
 namespace stepone::server {
 
-// Orders jobs: those that block a trainer's step; then lower `priority`; then tenants that have fewer jobs running; then
-// forward before backward before anything else; then first come, first served.
-// Not thread-safe; owned by Dispatcher.
+// Orders jobs: those that block a trainer's step; then lower `priority`; then tenants that have fewer jobs running;
+// then forward before backward before anything else; then first come, first served. Not thread-safe; owned by
+// Dispatcher.
 class AdmissionQueue {
  public:
   struct Options {
@@ -26,7 +26,7 @@ class AdmissionQueue {
     double max_tenant_share = 1.0;
   };
   struct Entry {
-    uint64_t id = 0;                // grows in the order of arrival; a job that comes back keeps its own
+    uint64_t id = 0;  // grows in the order of arrival; a job that comes back keeps its own
     std::string tenant;
     v1::Role role = v1::ROLE_UNSPECIFIED;
     bool blocking = false;
@@ -60,7 +60,7 @@ class AdmissionQueue {
 
   const Options options_;
   std::vector<Entry> entries_;
-  absl::flat_hash_map<std::string, int> running_;   // per tenant, without zeros
+  absl::flat_hash_map<std::string, int> running_;  // per tenant, without zeros
 };
 
 }  // namespace stepone::server

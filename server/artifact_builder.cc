@@ -20,7 +20,8 @@ absl::Status CheckParts(const v1::JobResult& result) {
     const std::string& data = result.objects(i).data();
     if (reference.digest() != result.objects(i).digest() || reference.size_bytes() != data.size() ||
         reference.digest() != Sha256(data).Raw()) {
-      return absl::InternalError(absl::StrCat("object ", i, " of the worker's answer is not the one that its manifest names"));
+      return absl::InternalError(
+          absl::StrCat("object ", i, " of the worker's answer is not the one that its manifest names"));
     }
   }
   for (const v1::Kernel& kernel : manifest.kernels()) {
@@ -33,8 +34,9 @@ absl::Status CheckParts(const v1::JobResult& result) {
 
 }  // namespace
 
-absl::StatusOr<v1::Artifact> BuildArtifact(v1::JobResult& result, const Digest& graph_key, const std::string& fingerprint,
-                                           const std::string& tenant, const SigningKey& key) {
+absl::StatusOr<v1::Artifact> BuildArtifact(v1::JobResult& result, const Digest& graph_key,
+                                           const std::string& fingerprint, const std::string& tenant,
+                                           const SigningKey& key) {
   if (absl::Status status = CheckParts(result); !status.ok()) return status;
   v1::Manifest& manifest = *result.mutable_manifest();
   manifest.set_graph_key(graph_key.Raw());

@@ -28,9 +28,11 @@ Authenticator::Authenticator(const std::vector<std::string>& tenants, std::strin
 absl::Status Authenticator::Load() {
   if (token_file_.empty()) return absl::OkStatus();
   struct stat info;
-  if (stat(token_file_.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("token file ", token_file_));
+  if (stat(token_file_.c_str(), &info) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("token file ", token_file_));
   if ((info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat("token file ", token_file_, " can be read by others; chmod 600 it"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("token file ", token_file_, " can be read by others; chmod 600 it"));
   }
   std::ifstream in(token_file_);
   absl::flat_hash_map<Digest, std::string> tokens;
@@ -40,7 +42,8 @@ absl::Status Authenticator::Load() {
     if (text.empty() || text[0] == '#') continue;
     const std::vector<std::string> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
     if (words.size() != 2) {
-      return absl::InvalidArgumentError(absl::StrCat("token file ", token_file_, ", line ", number, ": not \"TOKEN TENANT\""));
+      return absl::InvalidArgumentError(
+          absl::StrCat("token file ", token_file_, ", line ", number, ": not \"TOKEN TENANT\""));
     }
     tokens[Sha256(words[0])] = words[1];
   }
@@ -74,7 +77,8 @@ absl::Status Authenticator::Check(const std::string& authorization, const std::s
     if (found == tenant_by_token_.end()) return absl::UnauthenticatedError("unknown token");
     if (found->second != tenant) return absl::PermissionDeniedError("the token is another tenant's");
   }
-  if (!tenants_.empty() && !tenants_.contains(tenant)) return absl::PermissionDeniedError("this tenant may not ask here");
+  if (!tenants_.empty() && !tenants_.contains(tenant))
+    return absl::PermissionDeniedError("this tenant may not ask here");
   return absl::OkStatus();
 }
 

@@ -18,15 +18,16 @@ namespace stepone::server {
 // Thread-safe.
 class Authenticator {
  public:
-  // `tenants`: those that may ask; empty: any. `token_file`: lines "TOKEN TENANT", '#' begins a comment; empty: no tokens.
+  // `tenants`: those that may ask; empty: any. `token_file`: lines "TOKEN TENANT", '#' begins a comment; empty: no
+  // tokens.
   Authenticator(const std::vector<std::string>& tenants, std::string token_file);
 
   // Reads the token file. kNotFound, kInvalidArgument (names the line), kPermissionDenied (others may read it).
   absl::Status Load();
 
   // `authorization` is the header's value ("Bearer TOKEN"), or empty. kUnauthenticated: no token, or an unknown one.
-  // kPermissionDenied: the token is another tenant's, or the tenant may not ask. A token file that changed is read first;
-  // if it is broken, the old tokens stay valid.
+  // kPermissionDenied: the token is another tenant's, or the tenant may not ask. A token file that changed is read
+  // first; if it is broken, the old tokens stay valid.
   absl::Status Check(const std::string& authorization, const std::string& tenant);
 
  private:

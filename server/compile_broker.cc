@@ -25,30 +25,43 @@ absl::Status Overload() {
 
 v1::Source SourceOf(Tier tier) {
   switch (tier) {
-    case Tier::kMemory: return v1::SOURCE_MEMORY;
-    case Tier::kDisk: return v1::SOURCE_DISK;
-    case Tier::kFar: return v1::SOURCE_REMOTE;
+    case Tier::kMemory:
+      return v1::SOURCE_MEMORY;
+    case Tier::kDisk:
+      return v1::SOURCE_DISK;
+    case Tier::kFar:
+      return v1::SOURCE_REMOTE;
   }
   return v1::SOURCE_UNSPECIFIED;
 }
 
 const char* TierLabel(v1::Source source) {
   switch (source) {
-    case v1::SOURCE_MEMORY: return "memory";
-    case v1::SOURCE_DISK: return "disk";
-    case v1::SOURCE_REMOTE: return "remote";
-    default: return "pin";
+    case v1::SOURCE_MEMORY:
+      return "memory";
+    case v1::SOURCE_DISK:
+      return "disk";
+    case v1::SOURCE_REMOTE:
+      return "remote";
+    default:
+      return "pin";
   }
 }
 
 const char* RefusalLabel(absl::StatusCode code) {
   switch (code) {
-    case absl::StatusCode::kInvalidArgument: return "invalid";
-    case absl::StatusCode::kUnimplemented: return "unimplemented";
-    case absl::StatusCode::kResourceExhausted: return "queue_full";
-    case absl::StatusCode::kUnavailable: return "draining";
-    case absl::StatusCode::kDeadlineExceeded: return "deadline";
-    default: return "other";
+    case absl::StatusCode::kInvalidArgument:
+      return "invalid";
+    case absl::StatusCode::kUnimplemented:
+      return "unimplemented";
+    case absl::StatusCode::kResourceExhausted:
+      return "queue_full";
+    case absl::StatusCode::kUnavailable:
+      return "draining";
+    case absl::StatusCode::kDeadlineExceeded:
+      return "deadline";
+    default:
+      return "other";
   }
 }
 
@@ -61,7 +74,7 @@ CompileBroker::CompileBroker(Options options, Parts parts)
       kernels_(*parts.store),
       failures_(options_.failure_time_to_live, options_.max_remembered_failures),
       pins_(options_.max_pin_bytes) {
-  trusted_.Add(parts.key->public_key()).IgnoreError();   // a key of ours has the right length
+  trusted_.Add(parts.key->public_key()).IgnoreError();  // a key of ours has the right length
 }
 
 void CompileBroker::SetWorkers(const v1::Hello& hello) {
@@ -264,7 +277,7 @@ void CompileBroker::SubmitFlight(const FlightPtr& flight) {
     absl::MutexLock lock(&mu_);
     flight->task = *id;
     unwanted = flight->waiters.empty() && !flight->landed;
-    raise = flight->blocking;   // somebody may have joined since the task was made
+    raise = flight->blocking;  // somebody may have joined since the task was made
   }
   if (unwanted) {
     parts_.timers->RunAt(absl::Now() + options_.grace, [this, flight] { Abandon(flight); });
@@ -459,7 +472,8 @@ void CompileBroker::Attach(const v1::AttachRequest& request, std::shared_ptr<Eve
       if (!taken) outbox_.PushEnd(std::move(sink), Overload());
     } else {
       operation->known_objects.assign(request.known_objects().begin(), request.known_objects().end());
-      outbox_.PushEnd(std::exchange(operation->sink, std::move(sink)), absl::AbortedError("another stream was attached"));
+      outbox_.PushEnd(std::exchange(operation->sink, std::move(sink)),
+                      absl::AbortedError("another stream was attached"));
       ++operation->attachment;
       if (operation->flight != nullptr) Welcome(*operation);
     }
@@ -489,7 +503,8 @@ void CompileBroker::Expire(const std::string& id) {
     absl::MutexLock lock(&mu_);
     OperationPtr operation = table_.Find(id);
     if (operation == nullptr || operation->landing != nullptr) return;
-    const absl::Status status = absl::DeadlineExceededError("deadline of the request passed; the result may be there later");
+    const absl::Status status =
+        absl::DeadlineExceededError("deadline of the request passed; the result may be there later");
     FlightPtr lonely = table_.Leave(operation);
     v1::CompileEvent event;
     event.set_operation(id);

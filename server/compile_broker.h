@@ -35,20 +35,21 @@
 
 namespace stepone::server {
 
-// Thread-safe. Nothing here blocks its caller: work is done on the executor, on workers' slots and on the timer's thread.
+// Thread-safe. Nothing here blocks its caller: work is done on the executor, on workers' slots and on the timer's
+// thread.
 class CompileBroker {
  public:
   struct Options {
     RequestLimits limits;
-    std::string version;                                      // of the server, for people
-    size_t inline_object_bytes = 1u << 20;                    // objects sent with the answer; the others are fetched
-    absl::Duration grace = absl::Seconds(10);                 // for clients that come back, for compiles without a waiter
+    std::string version;                       // of the server, for people
+    size_t inline_object_bytes = 1u << 20;     // objects sent with the answer; the others are fetched
+    absl::Duration grace = absl::Seconds(10);  // for clients that come back, for compiles without a waiter
     absl::Duration queue_timeout = absl::Minutes(10);
     absl::Duration failure_time_to_live = absl::Minutes(10);
     size_t max_remembered_failures = 10'000;
     size_t max_pin_bytes = 8u << 20;
-    size_t max_pending_bytes = 1u << 30;                      // requests being worked on, all together
-    bool share_kernels = false;                               // between tenants
+    size_t max_pending_bytes = 1u << 30;  // requests being worked on, all together
+    bool share_kernels = false;           // between tenants
   };
   // What the broker stands on; all must outlive it.
   struct Parts {
@@ -120,9 +121,9 @@ class CompileBroker {
   const Parts parts_;
   ArtifactCache artifacts_;
   KernelCache kernels_;
-  TrustedKeys trusted_;                      // our own key: a stored artifact by anybody else is not ours
-  Offer offer_;                              // constant after SetWorkers()
-  std::string fingerprint_;                  // likewise
+  TrustedKeys trusted_;      // our own key: a stored artifact by anybody else is not ours
+  Offer offer_;              // constant after SetWorkers()
+  std::string fingerprint_;  // likewise
   EventOutbox outbox_;
   std::atomic<size_t> pending_bytes_{0};
 

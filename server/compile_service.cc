@@ -32,8 +32,8 @@ void CallCounter::End() {
   --open_;
 }
 
-CompileService::CompileService(CompileBroker* broker, Authenticator* authenticator, TimerQueue* timers, Metrics* metrics,
-                               absl::Duration stall)
+CompileService::CompileService(CompileBroker* broker, Authenticator* authenticator, TimerQueue* timers,
+                               Metrics* metrics, absl::Duration stall)
     : broker_(broker), authenticator_(authenticator), timers_(timers), metrics_(metrics), stall_(stall) {}
 
 absl::Status CompileService::Authorize(const grpc::CallbackServerContext& context, const std::string& tenant,
@@ -77,8 +77,8 @@ grpc::ServerUnaryReactor* CompileService::Find(grpc::CallbackServerContext* cont
   return reactor;
 }
 
-grpc::ServerUnaryReactor* CompileService::Explain(grpc::CallbackServerContext* context, const v1::CompileRequest* request,
-                                                  v1::ExplainResponse* response) {
+grpc::ServerUnaryReactor* CompileService::Explain(grpc::CallbackServerContext* context,
+                                                  const v1::CompileRequest* request, v1::ExplainResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   calls_.Begin();
   const auto finish = [this, reactor, context, response](absl::StatusOr<v1::ExplainResponse> answer) {
@@ -171,15 +171,16 @@ grpc::ServerWriteReactor<v1::FetchChunk>* CompileService::Fetch(grpc::CallbackSe
     if (!object.ok()) return stream->End(object.status());
     // One chunk is in memory at a time; the object itself is shared by all who read it.
     bool first = true;
-    stream->Pull([object = *object, at = static_cast<size_t>(offset), first]() mutable -> std::optional<v1::FetchChunk> {
-      if (at >= object->size() && !first) return std::nullopt;
-      first = false;
-      v1::FetchChunk chunk;
-      chunk.set_total_bytes(object->size());
-      chunk.set_data(object->substr(at, ChunkBytes(object->size())));
-      at += chunk.data().size();
-      return chunk;
-    });
+    stream->Pull(
+        [object = *object, at = static_cast<size_t>(offset), first]() mutable -> std::optional<v1::FetchChunk> {
+          if (at >= object->size() && !first) return std::nullopt;
+          first = false;
+          v1::FetchChunk chunk;
+          chunk.set_total_bytes(object->size());
+          chunk.set_data(object->substr(at, ChunkBytes(object->size())));
+          at += chunk.data().size();
+          return chunk;
+        });
   });
   return stream.get();
 }

@@ -34,7 +34,8 @@ class CompileService final : public v1::CompileService::CallbackService {
   CompileService(CompileBroker* broker, Authenticator* authenticator, TimerQueue* timers, Metrics* metrics,
                  absl::Duration stall);
 
-  grpc::ServerUnaryReactor* GetCapabilities(grpc::CallbackServerContext* context, const v1::GetCapabilitiesRequest* request,
+  grpc::ServerUnaryReactor* GetCapabilities(grpc::CallbackServerContext* context,
+                                            const v1::GetCapabilitiesRequest* request,
                                             v1::GetCapabilitiesResponse* response) override;
   grpc::ServerUnaryReactor* Find(grpc::CallbackServerContext* context, const v1::CompileRequest* request,
                                  v1::FindResponse* response) override;

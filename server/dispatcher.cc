@@ -18,14 +18,22 @@ constexpr size_t kMaxToldPositions = 100;
 
 const char* ResultLabel(const JobOutcome& outcome) {
   switch (outcome.kind) {
-    case JobOutcome::Kind::kResult: return outcome.result.has_error() ? "error" : "ok";
-    case JobOutcome::Kind::kCrashed: return "crashed";
-    case JobOutcome::Kind::kKilled: return "killed";
-    case JobOutcome::Kind::kOutOfMemory: return "out_of_memory";
-    case JobOutcome::Kind::kTimedOut: return "timed_out";
-    case JobOutcome::Kind::kBadOutput: return "bad_output";
-    case JobOutcome::Kind::kCancelled: return "cancelled";
-    case JobOutcome::Kind::kNotStarted: return "not_started";
+    case JobOutcome::Kind::kResult:
+      return outcome.result.has_error() ? "error" : "ok";
+    case JobOutcome::Kind::kCrashed:
+      return "crashed";
+    case JobOutcome::Kind::kKilled:
+      return "killed";
+    case JobOutcome::Kind::kOutOfMemory:
+      return "out_of_memory";
+    case JobOutcome::Kind::kTimedOut:
+      return "timed_out";
+    case JobOutcome::Kind::kBadOutput:
+      return "bad_output";
+    case JobOutcome::Kind::kCancelled:
+      return "cancelled";
+    case JobOutcome::Kind::kNotStarted:
+      return "not_started";
   }
   return "other";
 }
@@ -44,11 +52,16 @@ bool IsDeterministic(absl::StatusCode code) {
 }  // namespace
 
 Dispatcher::Dispatcher(Options options, ReproducerStore* reproducers, TimerQueue* timers, Metrics* metrics)
-    : options_(std::move(options)), reproducers_(reproducers), timers_(timers), metrics_(metrics), queue_(options_.queue) {}
+    : options_(std::move(options)),
+      reproducers_(reproducers),
+      timers_(timers),
+      metrics_(metrics),
+      queue_(options_.queue) {}
 
 absl::Duration Dispatcher::RetryAfter() const {
   const auto waiting = static_cast<int64_t>(queue_.size()) + 1;
-  return std::clamp(mean_compile_ * waiting / std::max(options_.workers, 1), absl::Milliseconds(200), absl::Seconds(30));
+  return std::clamp(mean_compile_ * waiting / std::max(options_.workers, 1), absl::Milliseconds(200),
+                    absl::Seconds(30));
 }
 
 absl::StatusOr<uint64_t> Dispatcher::Submit(CompileTask task) {
@@ -185,8 +198,8 @@ std::optional<Assignment> Dispatcher::NextJob(absl::Duration timeout) {
 Assignment Dispatcher::MakeAssignment(const JobPtr& job, bool blocking, size_t running) {
   const v1::CompileRequest& request = *job->task.request;
   Assignment assignment;
-  // In the idle class a healthy job may stand still for long while a trainer uses all cores; what it computes is bounded by
-  // the worker's limit of processor time.
+  // In the idle class a healthy job may stand still for long while a trainer uses all cores; what it computes is
+  // bounded by the worker's limit of processor time.
   assignment.deadline = absl::Now() + options_.job_timeout * (blocking ? 1 : kIdlePatience);
   assignment.control = job->control;
   v1::Job& message = assignment.job;
@@ -216,7 +229,8 @@ bool Dispatcher::TryAgain(const JobPtr& job, const JobOutcome& outcome) {
       if (++job->false_starts > kMaxFalseStarts) return false;
       break;
     default:
-      job->circumstances |= outcome.kind == JobOutcome::Kind::kKilled || outcome.kind == JobOutcome::Kind::kOutOfMemory ||
+      job->circumstances |= outcome.kind == JobOutcome::Kind::kKilled ||
+                            outcome.kind == JobOutcome::Kind::kOutOfMemory ||
                             (outcome.kind == JobOutcome::Kind::kTimedOut && !job->entry.blocking);
       if (++job->failures > 1) return false;
   }
@@ -270,13 +284,15 @@ CompileOutcome Dispatcher::Conclude(Job& job, JobOutcome outcome) {
   }
   if (job.failures < 2) {
     // The server stops, or no worker could be had.
-    conclusion.status = RetryLater(absl::UnavailableError(absl::StrCat("worker was lost: ", outcome.text)), absl::Seconds(1));
+    conclusion.status =
+        RetryLater(absl::UnavailableError(absl::StrCat("worker was lost: ", outcome.text)), absl::Seconds(1));
     return conclusion;
   }
   conclusion.deterministic = !job.circumstances;
   conclusion.status = InternalWithReproducer(
-      job, absl::StrCat("two workers were lost over this request; the second ", ResultLabel(outcome), ": ", outcome.text), {},
-      outcome.worker_log);
+      job,
+      absl::StrCat("two workers were lost over this request; the second ", ResultLabel(outcome), ": ", outcome.text),
+      {}, outcome.worker_log);
   return conclusion;
 }
 
@@ -289,7 +305,8 @@ absl::Status Dispatcher::InternalWithReproducer(const Job& job, const std::strin
     detail.set_reproducer_id(*id);
     spdlog::error("compile failed, reproducer {}: {}", *id, message);
   } else {
-    spdlog::error("compile failed and its reproducer could not be written ({}): {}", ToStd(id.status().message()), message);
+    spdlog::error("compile failed and its reproducer could not be written ({}): {}", ToStd(id.status().message()),
+                  message);
   }
   return WithDetail(absl::InternalError(message), std::move(detail));
 }

@@ -26,9 +26,9 @@ namespace stepone::server {
 
 // How a compile ended, after all attempts.
 struct CompileOutcome {
-  absl::Status status;      // OK: `result` holds the artifact's parts
+  absl::Status status;  // OK: `result` holds the artifact's parts
   v1::JobResult result;
-  bool deterministic = false;   // the failure would come again: worth remembering
+  bool deterministic = false;  // the failure would come again: worth remembering
   absl::Duration queued = absl::ZeroDuration();
   absl::Duration compiling = absl::ZeroDuration();
 };
@@ -39,30 +39,30 @@ struct CompileTask {
   Digest key;
   std::shared_ptr<const v1::CompileRequest> request;
   bool blocking = false;
-  absl::Time queue_deadline = absl::InfiniteFuture();   // given up if no worker took it by then
+  absl::Time queue_deadline = absl::InfiniteFuture();  // given up if no worker took it by then
   std::function<void(int position, absl::Duration eta)> on_queued;
   std::function<void(const v1::Stage&)> on_stage;
   std::function<v1::KernelAnswer(const v1::KernelLookup&)> on_lookup;
   std::function<void(CompileOutcome)> on_done;
 };
 
-// A worker that crashes, hangs, runs out of memory or answers with nonsense costs one attempt: the task is tried once more
-// on a fresh worker, and then fails with kInternal and a reproducer. Thread-safe.
+// A worker that crashes, hangs, runs out of memory or answers with nonsense costs one attempt: the task is tried once
+// more on a fresh worker, and then fails with kInternal and a reproducer. Thread-safe.
 class Dispatcher : public JobSource {
  public:
   struct Options {
     AdmissionQueue::Options queue;
-    absl::Duration job_timeout = absl::Seconds(120);   // of one attempt
+    absl::Duration job_timeout = absl::Seconds(120);  // of one attempt
     int workers = 1;
-    int cores = 1;               // that all jobs together may use
-    std::string scratch_dir;     // told to workers as Job.reproducer_dir
+    int cores = 1;            // that all jobs together may use
+    std::string scratch_dir;  // told to workers as Job.reproducer_dir
   };
 
   // All must outlive the dispatcher.
   Dispatcher(Options options, ReproducerStore* reproducers, TimerQueue* timers, Metrics* metrics);
 
-  // Admits a task and returns its id for the calls below. kResourceExhausted with retry_after_ms when the queue is full,
-  // kUnavailable after Close(); callbacks are then never called.
+  // Admits a task and returns its id for the calls below. kResourceExhausted with retry_after_ms when the queue is
+  // full, kUnavailable after Close(); callbacks are then never called.
   absl::StatusOr<uint64_t> Submit(CompileTask task);
   // Nobody wants the task any more: it ends with kCancelled, soon.
   void Cancel(uint64_t id);
@@ -80,10 +80,10 @@ class Dispatcher : public JobSource {
   struct Job {
     CompileTask task;
     AdmissionQueue::Entry entry;
-    std::shared_ptr<JobControl> control;   // while it runs
+    std::shared_ptr<JobControl> control;  // while it runs
     int failures = 0;
     int false_starts = 0;
-    bool circumstances = false;            // an attempt failed for a reason that may go away
+    bool circumstances = false;  // an attempt failed for a reason that may go away
     bool cancelled = false;
     absl::Time submitted, started;
     absl::Duration queued = absl::ZeroDuration();
@@ -109,11 +109,11 @@ class Dispatcher : public JobSource {
 
   mutable absl::Mutex mu_;
   AdmissionQueue queue_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<uint64_t, JobPtr> jobs_ ABSL_GUARDED_BY(mu_);   // waiting and running
+  absl::flat_hash_map<uint64_t, JobPtr> jobs_ ABSL_GUARDED_BY(mu_);  // waiting and running
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   size_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Duration mean_compile_ ABSL_GUARDED_BY(mu_) = absl::Seconds(2);   // of late
+  absl::Duration mean_compile_ ABSL_GUARDED_BY(mu_) = absl::Seconds(2);  // of late
 };
 
 }  // namespace stepone::server

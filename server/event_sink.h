@@ -14,7 +14,8 @@
 
 namespace stepone::server {
 
-// One reader of one operation. Both methods must return soon and never block on the reader; they are called one at a time.
+// One reader of one operation. Both methods must return soon and never block on the reader; they are called one at a
+// time.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -23,8 +24,8 @@ class EventSink {
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
-// Calls sinks in the order in which events were pushed, whichever threads push and drain. Push under your own lock, drain
-// without it. Thread-safe.
+// Calls sinks in the order in which events were pushed, whichever threads push and drain. Push under your own lock,
+// drain without it. Thread-safe.
 class EventOutbox {
  public:
   void Push(std::shared_ptr<EventSink> sink, v1::CompileEvent event);
@@ -35,7 +36,7 @@ class EventOutbox {
  private:
   struct Delivery {
     std::shared_ptr<EventSink> sink;
-    std::optional<v1::CompileEvent> event;   // absent: the end
+    std::optional<v1::CompileEvent> event;  // absent: the end
     absl::Status status;
   };
 

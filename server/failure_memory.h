@@ -17,7 +17,8 @@ namespace stepone::server {
 // Not thread-safe; owned by CompileBroker.
 class FailureMemory {
  public:
-  FailureMemory(absl::Duration time_to_live, size_t max_entries) : time_to_live_(time_to_live), max_entries_(max_entries) {}
+  FailureMemory(absl::Duration time_to_live, size_t max_entries)
+      : time_to_live_(time_to_live), max_entries_(max_entries) {}
 
   // The oldest entry goes when there are too many.
   void Remember(const Digest& key, absl::Status failure, absl::Time now);

@@ -20,7 +20,8 @@ absl::StatusOr<UniqueFd> TakeFileLock(const std::string& path) {
     return absl::AlreadyExistsError(absl::StrCat(path, " is locked by process ", n > 0 ? owner : "?"));
   }
   const std::string self = absl::StrCat(getpid());
-  if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), self.data(), self.size(), 0) != static_cast<ssize_t>(self.size())) {
+  if (ftruncate(fd.get(), 0) != 0 ||
+      pwrite(fd.get(), self.data(), self.size(), 0) != static_cast<ssize_t>(self.size())) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   }
   return fd;

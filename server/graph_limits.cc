@@ -17,7 +17,7 @@
 namespace stepone::server {
 namespace {
 
-#define RETURN_IF_ERROR(expression)                              \
+#define RETURN_IF_ERROR(expression) \
   if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 bool IsIdentifier(absl::string_view text) {
@@ -56,7 +56,9 @@ class GraphChecker {
   absl::Status Check();
 
  private:
-  absl::Status Fail(absl::string_view rule, absl::string_view message) const { return InvalidNode(node_, ToStd(rule), ToStd(message)); }
+  absl::Status Fail(absl::string_view rule, absl::string_view message) const {
+    return InvalidNode(node_, ToStd(rule), ToStd(message));
+  }
   absl::Status Count(int64_t elements);
   absl::Status CheckSymbols();
   absl::Status CheckValues();
@@ -78,16 +80,17 @@ class GraphChecker {
   const v1::Graph& graph_;
   const RequestLimits& limits_;
   absl::flat_hash_set<absl::string_view> symbols_;
-  std::vector<bool> defined_;        // so far
-  std::vector<bool> ever_defined_;   // by any node: tells a cycle from a dangling id
-  std::string node_;                 // what errors name
+  std::vector<bool> defined_;       // so far
+  std::vector<bool> ever_defined_;  // by any node: tells a cycle from a dangling id
+  std::string node_;                // what errors name
   int64_t elements_ = 0;
 };
 
 absl::Status GraphChecker::Count(int64_t elements) {
   elements_ += elements;
   if (elements_ <= limits_.max_elements) return absl::OkStatus();
-  return Fail("too-many-elements", absl::StrCat("graph has more than ", limits_.max_elements, " arguments, sizes and list elements"));
+  return Fail("too-many-elements",
+              absl::StrCat("graph has more than ", limits_.max_elements, " arguments, sizes and list elements"));
 }
 
 absl::Status GraphChecker::CheckNodeName(absl::string_view name, absl::string_view what) {
@@ -98,7 +101,8 @@ absl::Status GraphChecker::CheckNodeName(absl::string_view name, absl::string_vi
 
 absl::Status GraphChecker::CheckText(absl::string_view text, absl::string_view what) {
   if (text.size() > static_cast<size_t>(limits_.max_text_bytes)) {
-    return Fail("text-too-long", absl::StrCat(what, " has ", text.size(), " bytes; the limit is ", limits_.max_text_bytes));
+    return Fail("text-too-long",
+                absl::StrCat(what, " has ", text.size(), " bytes; the limit is ", limits_.max_text_bytes));
   }
   if (absl::StrContains(text, '\0')) return Fail("name", absl::StrCat(what, " holds a NUL"));
   return absl::OkStatus();
@@ -111,7 +115,8 @@ std::string GraphChecker::ValueName(uint32_t value) const {
 
 absl::Status GraphChecker::Define(uint32_t value, absl::string_view what) {
   if (value >= defined_.size()) {
-    return Fail("undefined-value", absl::StrCat(what, " is value ", value, "; the graph has ", defined_.size(), " values"));
+    return Fail("undefined-value",
+                absl::StrCat(what, " is value ", value, "; the graph has ", defined_.size(), " values"));
   }
   if (defined_[value]) return Fail("duplicate-definition", absl::StrCat(what, " defines ", ValueName(value), " again"));
   defined_[value] = true;
@@ -120,11 +125,13 @@ absl::Status GraphChecker::Define(uint32_t value, absl::string_view what) {
 
 absl::Status GraphChecker::Use(uint32_t value, absl::string_view what) {
   if (value >= defined_.size()) {
-    return Fail("undefined-value", absl::StrCat(what, " is value ", value, "; the graph has ", defined_.size(), " values"));
+    return Fail("undefined-value",
+                absl::StrCat(what, " is value ", value, "; the graph has ", defined_.size(), " values"));
   }
   if (defined_[value]) return absl::OkStatus();
   if (ever_defined_[value]) {
-    return Fail("cycle", absl::StrCat(what, " is ", ValueName(value), ", which is only defined by this node or a later one"));
+    return Fail("cycle",
+                absl::StrCat(what, " is ", ValueName(value), ", which is only defined by this node or a later one"));
   }
   return Fail("undefined-value", absl::StrCat(what, " is ", ValueName(value), ", which nothing defines"));
 }
@@ -134,10 +141,12 @@ absl::Status GraphChecker::Check() {
     return Fail("unknown-role", absl::StrCat("role ", static_cast<int>(graph_.role()), " is none"));
   }
   if (graph_.nodes_size() > limits_.max_nodes) {
-    return Fail("too-many-nodes", absl::StrCat("graph has ", graph_.nodes_size(), " nodes; the limit is ", limits_.max_nodes));
+    return Fail("too-many-nodes",
+                absl::StrCat("graph has ", graph_.nodes_size(), " nodes; the limit is ", limits_.max_nodes));
   }
   if (graph_.values_size() > limits_.max_values) {
-    return Fail("too-many-values", absl::StrCat("graph has ", graph_.values_size(), " values; the limit is ", limits_.max_values));
+    return Fail("too-many-values",
+                absl::StrCat("graph has ", graph_.values_size(), " values; the limit is ", limits_.max_values));
   }
   defined_.assign(static_cast<size_t>(graph_.values_size()), false);
   ever_defined_ = defined_;
@@ -161,9 +170,11 @@ absl::Status GraphChecker::CheckSymbols() {
   RETURN_IF_ERROR(Count(graph_.symbols_size()));
   for (const v1::Symbol& symbol : graph_.symbols()) {
     if (!IsIdentifier(symbol.name())) {
-      return Fail("symbol", absl::StrCat("\"", absl::CHexEscape(symbol.name().substr(0, 64)), "\" is no name of a symbol"));
+      return Fail("symbol",
+                  absl::StrCat("\"", absl::CHexEscape(symbol.name().substr(0, 64)), "\" is no name of a symbol"));
     }
-    if (!symbols_.insert(symbol.name()).second) return Fail("symbol", absl::StrCat("symbol ", symbol.name(), " appears twice"));
+    if (!symbols_.insert(symbol.name()).second)
+      return Fail("symbol", absl::StrCat("symbol ", symbol.name(), " appears twice"));
     if (symbol.min() > symbol.hint() || symbol.hint() > symbol.max()) {
       return Fail("symbol", absl::StrCat("hint ", symbol.hint(), " of symbol ", symbol.name(), " is outside of [",
                                          symbol.min(), ", ", symbol.max(), "]"));
@@ -202,7 +213,8 @@ absl::Status GraphChecker::CheckTensorType(const v1::TensorType& type) {
     return Fail("unknown-dtype", "other_dtype must be set for the dtype OTHER and for no other");
   }
   if (type.sizes_size() > limits_.max_dimensions) {
-    return Fail("too-many-dimensions", absl::StrCat("tensor has ", type.sizes_size(), " dimensions; the limit is ", limits_.max_dimensions));
+    return Fail("too-many-dimensions",
+                absl::StrCat("tensor has ", type.sizes_size(), " dimensions; the limit is ", limits_.max_dimensions));
   }
   if (type.strides_size() != 0 && type.strides_size() != type.sizes_size()) {
     return Fail("type", absl::StrCat(type.sizes_size(), " sizes but ", type.strides_size(), " strides"));
@@ -225,7 +237,8 @@ absl::Status GraphChecker::CheckSymInt(const v1::SymInt& value) {
   absl::string_view rest = value.expr();
   RETURN_IF_ERROR(CheckExpression(rest, 0));
   if (!absl::StripAsciiWhitespace(rest).empty()) {
-    return Fail("expression", absl::StrCat("\"", absl::CHexEscape(value.expr().substr(0, 128)), "\" goes on after its end"));
+    return Fail("expression",
+                absl::StrCat("\"", absl::CHexEscape(value.expr().substr(0, 128)), "\" goes on after its end"));
   }
   return absl::OkStatus();
 }
@@ -253,7 +266,8 @@ absl::Status GraphChecker::CheckExpression(absl::string_view& rest, int depth) {
       rest = absl::StripLeadingAsciiWhitespace(rest);
       if (!rest.empty() && rest[0] == ')') {
         rest.remove_prefix(1);
-        return operands >= 2 ? absl::OkStatus() : Fail("expression", absl::StrCat("operator ", op, " has fewer than two operands"));
+        return operands >= 2 ? absl::OkStatus()
+                             : Fail("expression", absl::StrCat("operator ", op, " has fewer than two operands"));
       }
       RETURN_IF_ERROR(CheckExpression(rest, depth + 1));
     }
@@ -261,7 +275,8 @@ absl::Status GraphChecker::CheckExpression(absl::string_view& rest, int depth) {
   int64_t number;
   if (absl::SimpleAtoi(token, &number)) return absl::OkStatus();
   if (symbols_.contains(token)) return absl::OkStatus();
-  return Fail("expression", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 32)), "\" is neither a number nor a symbol of the graph"));
+  return Fail("expression", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 32)),
+                                         "\" is neither a number nor a symbol of the graph"));
 }
 
 absl::Status GraphChecker::CheckInputsAndConstants() {
@@ -286,16 +301,18 @@ absl::Status GraphChecker::CheckConstant(const v1::Constant& constant) {
   const v1::Value& value = graph_.values(static_cast<int>(constant.value()));
   if (!value.has_tensor()) return Fail("constant-size", "a constant must be a tensor");
   const int64_t item_bytes = BytesOf(value.tensor().dtype());
-  if (item_bytes == 0) return absl::OkStatus();   // a dtype whose size only the framework knows
+  if (item_bytes == 0) return absl::OkStatus();  // a dtype whose size only the framework knows
   const int64_t limit = static_cast<int64_t>(limits_.max_request_bytes);
   int64_t bytes = item_bytes;
   for (const v1::SymInt& size : value.tensor().sizes()) {
     if (!size.has_value()) return Fail("constant-size", "a constant's sizes must be numbers");
-    if (size.value() != 0 && bytes > limit / size.value()) return Fail("constant-size", "a constant is larger than a request may be");
+    if (size.value() != 0 && bytes > limit / size.value())
+      return Fail("constant-size", "a constant is larger than a request may be");
     bytes *= size.value();
   }
   if (static_cast<size_t>(bytes) != constant.data().size()) {
-    return Fail("constant-size", absl::StrCat("constant holds ", constant.data().size(), " bytes; its type needs ", bytes));
+    return Fail("constant-size",
+                absl::StrCat("constant holds ", constant.data().size(), " bytes; its type needs ", bytes));
   }
   return absl::OkStatus();
 }
@@ -305,12 +322,15 @@ absl::Status GraphChecker::CheckNode(const v1::Node& node) {
   if (!node.name().empty()) node_ = node.name();
   const std::vector<absl::string_view> parts = absl::StrSplit(node.op(), '.');
   if (parts.size() != 3 || !std::all_of(parts.begin(), parts.end(), IsIdentifier)) {
-    return Fail("op-name", absl::StrCat("op \"", absl::CHexEscape(node.op().substr(0, 64)), "\" is not of the form namespace.name.overload"));
+    return Fail("op-name", absl::StrCat("op \"", absl::CHexEscape(node.op().substr(0, 64)),
+                                        "\" is not of the form namespace.name.overload"));
   }
   if (node.diagnostics().size() > static_cast<size_t>(limits_.max_text_bytes)) {
-    return Fail("text-too-long", absl::StrCat("diagnostics have ", node.diagnostics().size(), " bytes; the limit is ", limits_.max_text_bytes));
+    return Fail("text-too-long", absl::StrCat("diagnostics have ", node.diagnostics().size(), " bytes; the limit is ",
+                                              limits_.max_text_bytes));
   }
-  RETURN_IF_ERROR(Count(node.arguments_size() + node.results_size() + node.result_aliases_size() + node.mutated_values_size()));
+  RETURN_IF_ERROR(
+      Count(node.arguments_size() + node.results_size() + node.result_aliases_size() + node.mutated_values_size()));
   for (const v1::Argument& argument : node.arguments()) RETURN_IF_ERROR(CheckArgument(argument));
   for (uint32_t value : node.mutated_values()) RETURN_IF_ERROR(Use(value, "mutated value"));
   return CheckResults(node);
@@ -332,7 +352,8 @@ absl::Status GraphChecker::CheckResults(const v1::Node& node) {
 
 absl::Status GraphChecker::CheckArgument(const v1::Argument& argument) {
   if (!IsIdentifier(argument.name())) {
-    return Fail("name", absl::StrCat("\"", absl::CHexEscape(argument.name().substr(0, 64)), "\" is no name of an argument"));
+    return Fail("name",
+                absl::StrCat("\"", absl::CHexEscape(argument.name().substr(0, 64)), "\" is no name of an argument"));
   }
   const std::string what = absl::StrCat("argument ", argument.name());
   switch (argument.kind_case()) {
@@ -341,7 +362,8 @@ absl::Status GraphChecker::CheckArgument(const v1::Argument& argument) {
     case v1::Argument::kValueList: {
       const v1::ValueList& list = argument.value_list();
       if (list.present_size() != 0 && list.present_size() != list.values_size()) {
-        return Fail("type", absl::StrCat(what, " has ", list.values_size(), " values but ", list.present_size(), " presence bits"));
+        return Fail("type", absl::StrCat(what, " has ", list.values_size(), " values but ", list.present_size(),
+                                         " presence bits"));
       }
       RETURN_IF_ERROR(Count(list.values_size()));
       for (int i = 0; i < list.values_size(); ++i) {
@@ -395,6 +417,8 @@ absl::Status GraphChecker::CheckOutputs() {
 
 }  // namespace
 
-absl::Status CheckGraph(const v1::Graph& graph, const RequestLimits& limits) { return GraphChecker(graph, limits).Check(); }
+absl::Status CheckGraph(const v1::Graph& graph, const RequestLimits& limits) {
+  return GraphChecker(graph, limits).Check();
+}
 
 }  // namespace stepone::server

@@ -36,7 +36,7 @@ class JobPins {
 
   const size_t max_bytes_;
   size_t bytes_ = 0;
-  std::list<Entry> entries_;   // most recently used first
+  std::list<Entry> entries_;  // most recently used first
   absl::flat_hash_map<Name, std::list<Entry>::iterator> by_name_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace stepone::server {
 
-// Lines go to stderr. `level`: debug, info, warning, error. `format`: "text", or "json" for one object per line with the
-// members time, level and message. Call once, at start.
+// Lines go to stderr. `level`: debug, info, warning, error. `format`: "text", or "json" for one object per line with
+// the members time, level and message. Call once, at start.
 void SetUpLogging(const std::string& level, const std::string& format);
 
 }  // namespace stepone::server

@@ -1,8 +1,8 @@
 // stepone-server: reads the configuration, runs a server, and takes it down on a signal.
 //
 // SIGTERM, SIGINT: drain, then end; a second one ends at once. SIGUSR1: all counters into the log.
-// Exit status: 0 after an orderly end, 1 when it could not start, 2 for a wrong configuration, 3 when another server has
-// the state folder or the socket already.
+// Exit status: 0 after an orderly end, 1 when it could not start, 2 for a wrong configuration, 3 when another server
+// has the state folder or the socket already.
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -50,7 +50,8 @@ int NextSignal() {
   return signal < 0 ? 0 : signal;
 }
 
-// Once after each burst of work: what the allocator still holds goes back to the system, so that an idle server is small.
+// Once after each burst of work: what the allocator still holds goes back to the system, so that an idle server is
+// small.
 void TrimWhenIdle(const Server& server, bool& trimmed) {
   const bool idle = server.IdleFor() > absl::Seconds(5);
   if (idle && !trimmed) malloc_trim(0);
@@ -63,19 +64,20 @@ void Serve(Server& server, const ServerConfig& config) {
   std::thread drain;
   while (!drained) {
     const int signal = NextSignal();
-    const bool idle = !drain.joinable() && config.idle_exit_seconds > 0 && server.IdleFor() > absl::Seconds(config.idle_exit_seconds);
+    const bool idle =
+        !drain.joinable() && config.idle_exit_seconds > 0 && server.IdleFor() > absl::Seconds(config.idle_exit_seconds);
     if (!drain.joinable()) TrimWhenIdle(server, trimmed);
     if (signal == SIGUSR1) {
       spdlog::info("counters:\n{}", server.MetricsText());
     } else if ((signal == SIGTERM || signal == SIGINT) && drain.joinable()) {
       spdlog::warn("second signal: ending at once");
-      _exit(128 + signal);   // the workers die with this process
+      _exit(128 + signal);  // the workers die with this process
     } else if ((signal == SIGTERM || signal == SIGINT || idle) && !drain.joinable()) {
       spdlog::info(idle ? "nobody asked for a while: ending" : "draining");
       drain = std::thread([&server, &config, &drained] {
         server.Drain(absl::Seconds(config.drain_seconds));
         drained = true;
-        kill(getpid(), SIGALRM);   // so that the loop above looks at once
+        kill(getpid(), SIGALRM);  // so that the loop above looks at once
       });
     }
   }
@@ -85,8 +87,8 @@ void Serve(Server& server, const ServerConfig& config) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto parsed =
-      stepone::server::ParseServerConfig(std::vector<std::string>(argv + 1, argv + argc), [](const char* name) { return std::getenv(name); });
+  const auto parsed = stepone::server::ParseServerConfig(std::vector<std::string>(argv + 1, argv + argc),
+                                                         [](const char* name) { return std::getenv(name); });
   if (!parsed.ok()) {
     std::fprintf(stderr, "stepone-server: %s\n", std::string(parsed.status().message()).c_str());
     return 2;

@@ -46,26 +46,31 @@ Metrics::Metrics()
     : registry_(std::make_shared<prometheus::Registry>()),
       requests(*registry_, "stepone_requests_total", "Calls received.", "rpc",
                {"GetCapabilities", "Find", "Compile", "Attach", "Cancel", "Fetch", "Explain"}),
-      hits(*registry_, "stepone_hits_total", "Requests answered from a store.", "tier", {"pin", "memory", "disk", "remote"}),
+      hits(*registry_, "stepone_hits_total", "Requests answered from a store.", "tier",
+           {"pin", "memory", "disk", "remote"}),
       refusals(*registry_, "stepone_refusals_total", "Requests turned away.", "reason",
                {"invalid", "unimplemented", "queue_full", "overload", "draining", "unauthenticated", "permission",
                 "remembered_failure", "deadline"}),
-      compiles_ended(*registry_, "stepone_compiles_ended_total", "Attempts at a compile that ended.", "result",
-                     {"ok", "error", "crashed", "killed", "out_of_memory", "timed_out", "bad_output", "cancelled", "not_started"}),
+      compiles_ended(
+          *registry_, "stepone_compiles_ended_total", "Attempts at a compile that ended.", "result",
+          {"ok", "error", "crashed", "killed", "out_of_memory", "timed_out", "bad_output", "cancelled", "not_started"}),
       misses(Counter(*registry_, "stepone_misses_total", "Requests that no store could answer.")),
       compiles_begun(Counter(*registry_, "stepone_compiles_begun_total", "Attempts at a compile given to a worker.")),
       joins(Counter(*registry_, "stepone_joins_total", "Requests that joined a running compile of the same key.")),
       retries(Counter(*registry_, "stepone_retries_total", "Compiles repeated because a worker was lost.")),
       kernels_compiled(Counter(*registry_, "stepone_kernels_compiled_total", "Kernels compiled.")),
-      kernels_reused(Counter(*registry_, "stepone_kernels_reused_total", "Kernels that workers asked for and that were held.")),
+      kernels_reused(
+          Counter(*registry_, "stepone_kernels_reused_total", "Kernels that workers asked for and that were held.")),
       reproducers(Counter(*registry_, "stepone_reproducers_total", "Requests written to the crash folder.")),
       open_streams(Gauges(*registry_, "stepone_open_streams", "Streams that are open now.").Add({})),
       queue_depth(Gauges(*registry_, "stepone_queue_depth", "Jobs that wait for a worker now.").Add({})),
       slots(Gauges(*registry_, "stepone_worker_slots", "Worker slots by state.")),
       store_bytes(Gauges(*registry_, "stepone_store_bytes", "Bytes held by tier.")),
       store_entries(Gauges(*registry_, "stepone_store_entries", "Entries held by tier.")),
-      store_failed_writes(Gauges(*registry_, "stepone_store_failed_writes", "Writes that failed since the start, by tier.")),
-      store_quarantined(Gauges(*registry_, "stepone_store_quarantined", "Damaged entries set aside since the start, by tier.")),
+      store_failed_writes(
+          Gauges(*registry_, "stepone_store_failed_writes", "Writes that failed since the start, by tier.")),
+      store_quarantined(
+          Gauges(*registry_, "stepone_store_quarantined", "Damaged entries set aside since the start, by tier.")),
       compile_seconds(Seconds(*registry_, "stepone_compile_seconds", "Time from dispatch to result.")),
       queue_seconds(Seconds(*registry_, "stepone_queue_seconds", "Time from admission to dispatch.")) {}
 

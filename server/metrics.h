@@ -20,8 +20,8 @@
 
 namespace stepone::server {
 
-// A counter with one label out of a fixed list: whatever is not on it counts as "other", so the number of series does not
-// depend on what clients send. Thread-safe.
+// A counter with one label out of a fixed list: whatever is not on it counts as "other", so the number of series does
+// not depend on what clients send. Thread-safe.
 class LabelledCounter {
  public:
   LabelledCounter(prometheus::Registry& registry, const std::string& name, const std::string& help,
@@ -50,10 +50,10 @@ class Metrics : public prometheus::Collectable {
   std::shared_ptr<prometheus::Registry> registry_;
 
  public:
-  LabelledCounter requests;         // rpc
-  LabelledCounter hits;             // tier: memory, disk, remote, pin
-  LabelledCounter refusals;         // reason
-  LabelledCounter compiles_ended;   // result
+  LabelledCounter requests;        // rpc
+  LabelledCounter hits;            // tier: memory, disk, remote, pin
+  LabelledCounter refusals;        // reason
+  LabelledCounter compiles_ended;  // result
   prometheus::Counter& misses;
   prometheus::Counter& compiles_begun;
   prometheus::Counter& joins;
@@ -63,8 +63,8 @@ class Metrics : public prometheus::Collectable {
   prometheus::Counter& reproducers;
   prometheus::Gauge& open_streams;
   prometheus::Gauge& queue_depth;
-  prometheus::Family<prometheus::Gauge>& slots;         // state
-  prometheus::Family<prometheus::Gauge>& store_bytes;   // tier
+  prometheus::Family<prometheus::Gauge>& slots;        // state
+  prometheus::Family<prometheus::Gauge>& store_bytes;  // tier
   prometheus::Family<prometheus::Gauge>& store_entries;
   prometheus::Family<prometheus::Gauge>& store_failed_writes;
   prometheus::Family<prometheus::Gauge>& store_quarantined;

@@ -13,14 +13,15 @@
 
 namespace stepone::server {
 
-// A folder with one subfolder per reproducer: request.pb (the CompileRequest without its client context), report.txt and
-// worker.log. The oldest go when there are too many. Thread-safe.
+// A folder with one subfolder per reproducer: request.pb (the CompileRequest without its client context), report.txt
+// and worker.log. The oldest go when there are too many. Thread-safe.
 class ReproducerStore {
  public:
   // `directory` is created at the first write.
   ReproducerStore(std::string directory, int max_reproducers);
 
-  // Returns the reproducer's id, which is the subfolder's name. The same key gives the same id and replaces what was there.
+  // Returns the reproducer's id, which is the subfolder's name. The same key gives the same id and replaces what was
+  // there.
   absl::StatusOr<std::string> Write(const Digest& key, const v1::CompileRequest& request, absl::string_view report,
                                     absl::string_view worker_log);
 
@@ -29,7 +30,7 @@ class ReproducerStore {
 
   const std::string directory_;
   const int max_reproducers_;
-  absl::Mutex mu_;   // one writer at a time
+  absl::Mutex mu_;  // one writer at a time
 };
 
 }  // namespace stepone::server

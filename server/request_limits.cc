@@ -16,15 +16,18 @@
 namespace stepone::server {
 namespace {
 
-absl::Status Invalid(absl::string_view rule, absl::string_view message) { return InvalidNode("", ToStd(rule), ToStd(message)); }
+absl::Status Invalid(absl::string_view rule, absl::string_view message) {
+  return InvalidNode("", ToStd(rule), ToStd(message));
+}
 
 absl::Status Unknown(absl::string_view what, absl::string_view got, const std::vector<std::string>& known) {
   v1::ErrorDetail detail;
   detail.set_rule(absl::StrCat("unknown-", what));
   for (const std::string& value : known) detail.add_known_values(value);
-  return WithDetail(absl::InvalidArgumentError(absl::StrCat("unknown ", what, " \"", absl::CHexEscape(got.substr(0, 64)),
-                                                            "\"; known: ", absl::StrJoin(known, ", "))),
-                    std::move(detail));
+  return WithDetail(
+      absl::InvalidArgumentError(absl::StrCat("unknown ", what, " \"", absl::CHexEscape(got.substr(0, 64)),
+                                              "\"; known: ", absl::StrJoin(known, ", "))),
+      std::move(detail));
 }
 
 absl::Status CheckTarget(const v1::Target& target, const RequestLimits& limits, const Offer& offer) {
@@ -53,7 +56,8 @@ absl::Status CheckBackend(const std::string& backend, const Offer& offer) {
   for (const v1::BackendCapability& capability : offer.backends) {
     if (capability.name() == backend) {
       if (capability.available()) return absl::OkStatus();
-      return absl::UnimplementedError(absl::StrCat("backend ", backend, " is not available here: ", capability.reason()));
+      return absl::UnimplementedError(
+          absl::StrCat("backend ", backend, " is not available here: ", capability.reason()));
     }
     known.push_back(capability.name());
   }
@@ -65,8 +69,8 @@ absl::Status CheckCodeOptions(const v1::CodeOptions& options, const RequestLimit
     return Unknown("mode", absl::StrCat(static_cast<int>(options.mode())), KnownModes());
   }
   if (absl::Status status = CheckBackend(options.backend(), offer); !status.ok()) return status;
-  if (absl::Status status = CheckName(absl::StrJoin(absl::StrSplit(options.framework_version(), '+'), "-"),
-                                      "framework version", limits);
+  if (absl::Status status =
+          CheckName(absl::StrJoin(absl::StrSplit(options.framework_version(), '+'), "-"), "framework version", limits);
       !status.ok()) {
     return status;
   }
@@ -95,7 +99,8 @@ absl::Status CheckName(absl::string_view name, absl::string_view what, const Req
     return Invalid("name", absl::StrCat(what, " has ", name.size(), " bytes; the limit is ", limits.max_name_bytes));
   }
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return absl::ascii_isalnum(c) || (c != '\0' && absl::string_view("_.:/@-").find(static_cast<char>(c)) != absl::string_view::npos);
+    return absl::ascii_isalnum(c) ||
+           (c != '\0' && absl::string_view("_.:/@-").find(static_cast<char>(c)) != absl::string_view::npos);
   });
   if (!plain || absl::StrContains(name, "..")) {
     return Invalid("name", absl::StrCat(what, " \"", absl::CHexEscape(name.substr(0, 64)),
@@ -106,7 +111,8 @@ absl::Status CheckName(absl::string_view name, absl::string_view what, const Req
 
 absl::Status CheckRequest(const v1::CompileRequest& request, const RequestLimits& limits, const Offer& offer) {
   if (const size_t size = request.ByteSizeLong(); size > limits.max_request_bytes) {
-    return Invalid("request-too-large", absl::StrCat("request of ", size, " bytes; the limit is ", limits.max_request_bytes));
+    return Invalid("request-too-large",
+                   absl::StrCat("request of ", size, " bytes; the limit is ", limits.max_request_bytes));
   }
   const v1::ClientContext& context = request.context();
   for (const auto& [name, what] : {std::pair<const std::string&, const char*>(context.tenant(), "tenant"),

@@ -20,7 +20,7 @@ struct RequestLimits {
   int max_values = 1'000'000;
   int max_dimensions = 64;
   int max_name_bytes = 256;
-  int max_text_bytes = 64 * 1024;       // a string argument
+  int max_text_bytes = 64 * 1024;  // a string argument
   int max_backend_options = 64;
   int max_expression_depth = 64;
   // Arguments, sizes and list elements of the whole graph: what work on a request is proportional to.
@@ -38,11 +38,11 @@ const std::vector<std::string>& KnownModes();
 
 // OK, or kInvalidArgument with a detail that names the rule and, for faults of the graph, the node. Rules:
 //   request-too-large, too-many-nodes, too-many-values, too-many-elements, too-many-dimensions, name, text-too-long,
-//   unknown-mode, unknown-backend, unknown-target (with the known values), unknown-role, unknown-dtype, type, expression,
-//   symbol, undefined-value, duplicate-definition, cycle (a use before the definition), constant-size, op-name,
-//   alias, static-input, digest.
-// A backend that is known but not available here is kUnimplemented with its reason. Takes time linear in the request and
-// allocates no more than the request itself.
+//   unknown-mode, unknown-backend, unknown-target (with the known values), unknown-role, unknown-dtype, type,
+//   expression, symbol, undefined-value, duplicate-definition, cycle (a use before the definition), constant-size,
+//   op-name, alias, static-input, digest.
+// A backend that is known but not available here is kUnimplemented with its reason. Takes time linear in the request
+// and allocates no more than the request itself.
 absl::Status CheckRequest(const v1::CompileRequest& request, const RequestLimits& limits, const Offer& offer);
 
 // OK when `name` may stand in a log line, a file name or a label: ASCII letters, digits and "_.:/@-", not too long, no

@@ -9,12 +9,12 @@
 namespace stepone::server {
 
 enum class SchedulingClass {
-  kNormal,   // somebody waits for the result
-  kIdle,     // runs only on cores that nobody else wants (SCHED_IDLE)
+  kNormal,  // somebody waits for the result
+  kIdle,    // runs only on cores that nobody else wants (SCHED_IDLE)
 };
 
-// Sets the class of the calling thread; threads that it starts later inherit it. Entering kIdle always works, leaving it
-// needs a privilege: start a new thread from one that never entered it instead.
+// Sets the class of the calling thread; threads that it starts later inherit it. Entering kIdle always works, leaving
+// it needs a privilege: start a new thread from one that never entered it instead.
 absl::Status SetCallingThread(SchedulingClass scheduling_class);
 
 // Sets the class of all threads of a process. kPermissionDenied: see above; some threads may have been changed.

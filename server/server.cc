@@ -105,7 +105,7 @@ struct Server::Parts {
   std::unique_ptr<WorkerPool> pool;
   std::unique_ptr<CompileService> service;
   std::unique_ptr<grpc::Server> grpc_server;
-  std::shared_ptr<prometheus::Collectable> exposed;   // the exposer keeps only a weak pointer
+  std::shared_ptr<prometheus::Collectable> exposed;  // the exposer keeps only a weak pointer
   std::unique_ptr<prometheus::Exposer> exposer;
   std::vector<std::string> addresses;
   bool stopped = false;
@@ -200,8 +200,11 @@ CompileBroker::Options Server::Parts::BrokerOptions() const {
 void Server::Parts::RefreshMetrics(Metrics& to) {
   to.queue_depth.Set(static_cast<double>(dispatcher->queue_length()));
   const WorkerPool::Stats slots = pool->stats();
-  for (const auto& [state, count] : {std::pair<const char*, int>("starting", slots.starting), {"idle", slots.idle},
-                                     {"busy", slots.busy}, {"draining", slots.draining}, {"dead", slots.dead}}) {
+  for (const auto& [state, count] : {std::pair<const char*, int>("starting", slots.starting),
+                                     {"idle", slots.idle},
+                                     {"busy", slots.busy},
+                                     {"draining", slots.draining},
+                                     {"dead", slots.dead}}) {
     to.slots.Add({{"state", state}}).Set(count);
   }
   for (const StoreStats& tier : store.store->Stats()) {
@@ -268,7 +271,8 @@ absl::Status Server::Parts::Listen() {
     try {
       exposer = std::make_unique<prometheus::Exposer>(config.metrics_listen, /*num_threads=*/1);
     } catch (const std::exception& error) {
-      return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", config.metrics_listen, ": ", error.what()));
+      return absl::UnavailableError(
+          absl::StrCat("cannot serve metrics on ", config.metrics_listen, ": ", error.what()));
     }
     exposed = std::shared_ptr<prometheus::Collectable>(&metrics, [](prometheus::Collectable*) {});
     exposer->RegisterCollectable(exposed);
@@ -289,7 +293,8 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Server::~Server() { Stop(); }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config, std::vector<std::string> environment) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config,
+                                                      std::vector<std::string> environment) {
   std::unique_ptr<Server> server(new Server(std::make_unique<Parts>(config)));
   if (absl::Status status = server->parts_->Open(std::move(environment)); !status.ok()) return status;
   if (absl::Status status = server->parts_->Listen(); !status.ok()) return status;

@@ -19,15 +19,16 @@ class Server {
   // Opens the state folder (created with mode 0700), starts workers and listens. kAlreadyExists: another server has the
   // state folder or the socket. Otherwise the status says which part could not be had.
   // `environment`: what workers get, as "NAME=value".
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config, std::vector<std::string> environment);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config,
+                                                       std::vector<std::string> environment);
   // Stop(), if that was not called.
   ~Server();
 
   // Addresses that clients can use, with the port that was chosen where the configuration says 0.
   const std::vector<std::string>& addresses() const;
 
-  // Tells load balancers, refuses new compiles, lets running ones end for up to `limit`, fails the rest with kUnavailable
-  // and a delay, and stops. Blocks.
+  // Tells load balancers, refuses new compiles, lets running ones end for up to `limit`, fails the rest with
+  // kUnavailable and a delay, and stops. Blocks.
   void Drain(absl::Duration limit);
 
   // How long nobody has asked anything; zero while a call is open or a compile runs.

@@ -20,8 +20,8 @@ namespace stepone::server {
 // What a flight ended with; shared by all who waited.
 struct Landing {
   absl::Status status;
-  std::shared_ptr<const v1::Artifact> artifact;   // set if the status is OK
-  v1::Source source = v1::SOURCE_UNSPECIFIED;     // COMPILED, or the tier
+  std::shared_ptr<const v1::Artifact> artifact;  // set if the status is OK
+  v1::Source source = v1::SOURCE_UNSPECIFIED;    // COMPILED, or the tier
   absl::Duration queued = absl::ZeroDuration();
   absl::Duration compiling = absl::ZeroDuration();
 };
@@ -34,29 +34,29 @@ struct Operation {
   std::string tenant;
   std::string job;
   std::vector<std::string> known_objects;
-  std::shared_ptr<EventSink> sink;            // null while no stream is attached
-  uint64_t attachment = 0;                    // counts streams, so that a timer can tell whether its stream is still the last
-  std::shared_ptr<Flight> flight;             // null before it joined one and after it left
-  bool joined = false;                        // another operation had started the flight
-  std::shared_ptr<const Landing> landing;     // set when there is an answer to give again
+  std::shared_ptr<EventSink> sink;  // null while no stream is attached
+  uint64_t attachment = 0;          // counts streams, so that a timer can tell whether its stream is still the last
+  std::shared_ptr<Flight> flight;   // null before it joined one and after it left
+  bool joined = false;              // another operation had started the flight
+  std::shared_ptr<const Landing> landing;  // set when there is an answer to give again
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
 // One look-up and, if need be, compile.
 struct Flight {
   KeyMaterial material;
-  std::shared_ptr<const v1::CompileRequest> request;   // the leader's
+  std::shared_ptr<const v1::CompileRequest> request;  // the leader's
   std::vector<OperationPtr> waiters;
-  bool listed = false;             // others may join it by key
+  bool listed = false;  // others may join it by key
   bool look_up = true;
   bool store = true;
   bool overwrite = false;
-  bool blocking = false;           // somebody who waits can't go on
-  bool submitted = false;          // the look-up missed
-  bool started = false;            // a worker has begun
+  bool blocking = false;   // somebody who waits can't go on
+  bool submitted = false;  // the look-up missed
+  bool started = false;    // a worker has begun
   bool landed = false;
-  std::optional<uint64_t> task;    // the dispatcher's id
-  v1::CompileEvent progress;       // last queued or stage event, for who comes late
+  std::optional<uint64_t> task;  // the dispatcher's id
+  v1::CompileEvent progress;     // last queued or stage event, for who comes late
 };
 using FlightPtr = std::shared_ptr<Flight>;
 
@@ -90,7 +90,7 @@ class SingleFlight {
  private:
   absl::flat_hash_map<std::string, OperationPtr> operations_;
   absl::flat_hash_map<Digest, FlightPtr> listed_;
-  size_t flights_ = 0;   // that have not landed, listed or not
+  size_t flights_ = 0;  // that have not landed, listed or not
 };
 
 }  // namespace stepone::server

@@ -36,8 +36,8 @@ class StreamReactor : public grpc::ServerWriteReactor<Message>,
     Watch(timers, stall, this->weak_from_this());
   }
 
-  // Queues a message. `replaces_last`: a message that waits and was queued with the same flag is dropped for this one, so
-  // that a slow reader sees the latest progress and memory does not grow.
+  // Queues a message. `replaces_last`: a message that waits and was queued with the same flag is dropped for this one,
+  // so that a slow reader sees the latest progress and memory does not grow.
   void Write(Message message, bool replaces_last) {
     {
       absl::MutexLock lock(&mu_);
@@ -150,10 +150,10 @@ class StreamReactor : public grpc::ServerWriteReactor<Message>,
   std::function<void()> on_done_, on_cancel_;
 
   absl::Mutex mu_;
-  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mu_);   // null once the call is over
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mu_);  // null once the call is over
   std::deque<std::pair<Message, bool>> waiting_ ABSL_GUARDED_BY(mu_);
   std::function<std::optional<Message>()> more_ ABSL_GUARDED_BY(mu_);
-  Message current_;                                             // being written
+  Message current_;  // being written
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time write_began_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();

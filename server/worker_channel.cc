@@ -49,7 +49,8 @@ absl::Status WorkerChannel::WaitFor(short events, absl::Time deadline, int wake_
     if (deadline != absl::InfiniteFuture()) {
       const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
       // Rounded up so that the last millisecond is not spent spinning; a deadline that is past still gets one look.
-      timeout_ms = static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left + absl::Microseconds(999)), 1 << 30));
+      timeout_ms =
+          static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left + absl::Microseconds(999)), 1 << 30));
     }
     pollfd fds[2] = {{fd_.get(), events, 0}, {wake_fd, POLLIN, 0}};
     const int ready = poll(fds, 2, timeout_ms);

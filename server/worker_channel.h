@@ -33,9 +33,9 @@ class WorkerChannel {
   // kInvalidArgument: `message` is larger than the peer takes; nothing was sent.
   absl::Status Write(const google::protobuf::MessageLite& message, absl::Time deadline);
 
-  // Reads the next message. kUnavailable: the peer closed its end. kDeadlineExceeded: no complete message yet; call again
-  // to go on where this call stopped. kCancelled: `wake_fd` (ignored when negative) became readable first; call again.
-  // kDataLoss: the bytes are no message; the stream is then unusable.
+  // Reads the next message. kUnavailable: the peer closed its end. kDeadlineExceeded: no complete message yet; call
+  // again to go on where this call stopped. kCancelled: `wake_fd` (ignored when negative) became readable first; call
+  // again. kDataLoss: the bytes are no message; the stream is then unusable.
   absl::Status Read(google::protobuf::MessageLite& message, absl::Time deadline, int wake_fd = -1);
 
  private:
@@ -43,7 +43,7 @@ class WorkerChannel {
 
   UniqueFd fd_;
   size_t max_message_bytes_;
-  std::string in_;   // bytes of a frame that has not arrived completely
+  std::string in_;  // bytes of a frame that has not arrived completely
 };
 
 }  // namespace stepone::server

@@ -104,11 +104,21 @@ WorkerPool::Stats WorkerPool::stats() const {
   Stats stats = totals_;
   for (State state : states_) {
     switch (state) {
-      case State::kStarting: ++stats.starting; break;
-      case State::kIdle: ++stats.idle; break;
-      case State::kBusy: ++stats.busy; break;
-      case State::kDraining: ++stats.draining; break;
-      case State::kDead: ++stats.dead; break;
+      case State::kStarting:
+        ++stats.starting;
+        break;
+      case State::kIdle:
+        ++stats.idle;
+        break;
+      case State::kBusy:
+        ++stats.busy;
+        break;
+      case State::kDraining:
+        ++stats.draining;
+        break;
+      case State::kDead:
+        ++stats.dead;
+        break;
     }
   }
   return stats;
@@ -130,7 +140,8 @@ void WorkerPool::RunSlot(Slot& slot) {
 bool WorkerPool::EnsureStarted(Slot& slot) {
   if (slot.process != nullptr) {
     if (slot.process->Alive()) return true;
-    spdlog::warn("worker {} of slot {} ended while idle: {}", slot.process->pid(), slot.number, slot.process->Kill().text);
+    spdlog::warn("worker {} of slot {} ended while idle: {}", slot.process->pid(), slot.number,
+                 slot.process->Kill().text);
     slot.process.reset();
   }
   SetState(slot.number, State::kStarting);
@@ -166,14 +177,15 @@ absl::Status WorkerPool::ReadHello(Slot& slot) {
   if (status.ok() && !message.has_hello()) status = absl::DataLossError("first message is no hello");
   if (!status.ok()) {
     const WorkerExit exit = slot.process->Kill();
-    return absl::UnavailableError(absl::StrCat("worker did not start: ", status.message(), "; ", exit.text, "; ",
-                                               slot.process->LogTail(1024)));
+    return absl::UnavailableError(
+        absl::StrCat("worker did not start: ", status.message(), "; ", exit.text, "; ", slot.process->LogTail(1024)));
   }
   absl::MutexLock lock(&mu_);
   if (!hello_.has_value()) hello_ = message.hello();
   if (hello_->compiler_fingerprint() != message.hello().compiler_fingerprint()) {
-    return absl::FailedPreconditionError("worker has another compiler fingerprint than the first one had; was the "
-                                         "installation changed under a running server? restart it");
+    return absl::FailedPreconditionError(
+        "worker has another compiler fingerprint than the first one had; was the "
+        "installation changed under a running server? restart it");
   }
   return absl::OkStatus();
 }
@@ -224,7 +236,8 @@ JobOutcome WorkerPool::Exchange(Slot& slot, Assignment& assignment) {
     if (absl::IsCancelled(status)) {
       if (auto outcome = Obey(slot, assignment, deadline, cancel_sent)) return *std::move(outcome);
     } else if (absl::IsDeadlineExceeded(status)) {
-      return Abort(slot, cancel_sent ? JobOutcome::Kind::kCancelled : JobOutcome::Kind::kTimedOut, "killed at the job's deadline");
+      return Abort(slot, cancel_sent ? JobOutcome::Kind::kCancelled : JobOutcome::Kind::kTimedOut,
+                   "killed at the job's deadline");
     } else if (absl::IsUnavailable(status)) {
       return Abort(slot, cancel_sent ? JobOutcome::Kind::kCancelled : JobOutcome::Kind::kCrashed, "");
     } else if (!status.ok()) {
@@ -248,7 +261,8 @@ JobOutcome WorkerPool::Exchange(Slot& slot, Assignment& assignment) {
   }
 }
 
-std::optional<JobOutcome> WorkerPool::Obey(Slot& slot, Assignment& assignment, absl::Time& deadline, bool& cancel_sent) {
+std::optional<JobOutcome> WorkerPool::Obey(Slot& slot, Assignment& assignment, absl::Time& deadline,
+                                           bool& cancel_sent) {
   assignment.control->Acknowledge();
   if (assignment.control->cancelled_ && !cancel_sent) {
     if (stopping()) return Abort(slot, JobOutcome::Kind::kCancelled, "killed: the server stops");
@@ -260,7 +274,8 @@ std::optional<JobOutcome> WorkerPool::Obey(Slot& slot, Assignment& assignment, a
   }
   if (assignment.control->raised_.exchange(false)) {
     absl::Status status = SetProcess(slot.process->pid(), SchedulingClass::kNormal);
-    if (!status.ok()) spdlog::debug("slot {}: worker stays in the idle class: {}", slot.number, ToStd(status.message()));
+    if (!status.ok())
+      spdlog::debug("slot {}: worker stays in the idle class: {}", slot.number, ToStd(status.message()));
   }
   return std::nullopt;
 }

@@ -54,19 +54,19 @@ class JobControl {
 // How one attempt at a job ended.
 struct JobOutcome {
   enum class Kind {
-    kResult,        // `result` is what the worker answered, which may be an error
-    kCrashed,       // the worker died of the job
-    kKilled,        // somebody or the kernel killed the worker
-    kOutOfMemory,   // the worker hit its own memory limit
-    kTimedOut,      // killed at the job's deadline
-    kBadOutput,     // the worker answered with bytes that are no answer, or left without one
-    kCancelled,     // JobControl::Cancel()
-    kNotStarted,    // the worker was found dead before it had read the job; the job is not to blame
+    kResult,       // `result` is what the worker answered, which may be an error
+    kCrashed,      // the worker died of the job
+    kKilled,       // somebody or the kernel killed the worker
+    kOutOfMemory,  // the worker hit its own memory limit
+    kTimedOut,     // killed at the job's deadline
+    kBadOutput,    // the worker answered with bytes that are no answer, or left without one
+    kCancelled,    // JobControl::Cancel()
+    kNotStarted,   // the worker was found dead before it had read the job; the job is not to blame
   };
   Kind kind = Kind::kResult;
   v1::JobResult result;
-  std::string text;         // how the worker ended
-  std::string worker_log;   // last part of its stderr; empty for kResult
+  std::string text;        // how the worker ended
+  std::string worker_log;  // last part of its stderr; empty for kResult
 };
 
 // One job as a slot sees it. Callbacks run on the slot's thread; they may block, and nothing else of that slot happens
@@ -92,12 +92,12 @@ class JobSource {
 class WorkerPool {
  public:
   struct Options {
-    WorkerProcess::Options process;       // `log_path` is the stem: the slot's number and ".log" are appended
+    WorkerProcess::Options process;  // `log_path` is the stem: the slot's number and ".log" are appended
     int workers = 1;
     absl::Duration hello_timeout = absl::Seconds(30);
-    int jobs_per_worker = 200;            // recycled after so many jobs; 1 isolates each request
-    size_t max_rss_bytes = 1u << 30;      // recycled when it holds more after a job
-    absl::Duration cancel_grace = absl::Seconds(2);    // from "please stop" to SIGKILL
+    int jobs_per_worker = 200;                       // recycled after so many jobs; 1 isolates each request
+    size_t max_rss_bytes = 1u << 30;                 // recycled when it holds more after a job
+    absl::Duration cancel_grace = absl::Seconds(2);  // from "please stop" to SIGKILL
     absl::Duration min_backoff = absl::Milliseconds(100);
     absl::Duration max_backoff = absl::Seconds(10);
   };
@@ -112,8 +112,9 @@ class WorkerPool {
   // Calls Stop().
   ~WorkerPool();
 
-  // Starts the slots and waits for the first Hello, which says what all workers must say; a worker with another compiler
-  // fingerprint is not used. kUnavailable when no worker spoke within Options::hello_timeout, with what it wrote last.
+  // Starts the slots and waits for the first Hello, which says what all workers must say; a worker with another
+  // compiler fingerprint is not used. kUnavailable when no worker spoke within Options::hello_timeout, with what it
+  // wrote last.
   absl::StatusOr<v1::Hello> Start();
 
   // Kills the workers; running jobs end with kCancelled. Waits for the slots' threads. Close the source first.
@@ -126,8 +127,8 @@ class WorkerPool {
   struct Slot {
     int number = 0;
     std::thread thread;
-    std::unique_ptr<WorkerProcess> process;   // used by the slot's thread alone
-    int jobs_done = 0;                        // of this process
+    std::unique_ptr<WorkerProcess> process;  // used by the slot's thread alone
+    int jobs_done = 0;                       // of this process
     absl::Duration backoff;
   };
 
@@ -147,12 +148,12 @@ class WorkerPool {
 
   const Options options_;
   JobSource* const source_;
-  std::vector<std::unique_ptr<Slot>> slots_;   // constant after Start()
+  std::vector<std::unique_ptr<Slot>> slots_;  // constant after Start()
 
   mutable absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<State> states_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<JobControl>> running_ ABSL_GUARDED_BY(mu_);   // per slot
+  std::vector<std::shared_ptr<JobControl>> running_ ABSL_GUARDED_BY(mu_);  // per slot
   std::optional<v1::Hello> hello_ ABSL_GUARDED_BY(mu_);
   std::string start_error_ ABSL_GUARDED_BY(mu_);
   Stats totals_ ABSL_GUARDED_BY(mu_);

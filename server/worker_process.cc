@@ -38,8 +38,7 @@ WorkerExit Describe(int status) {
     WorkerExit::Kind kind = WorkerExit::Kind::kCrashed;
     if (signal == SIGKILL || signal == SIGTERM) kind = WorkerExit::Kind::kKilled;
     if (signal == SIGXCPU) kind = WorkerExit::Kind::kOutOfTime;
-    return {kind,
-            absl::StrCat("killed by signal ", signal, " (", strsignal(signal), ")")};
+    return {kind, absl::StrCat("killed by signal ", signal, " (", strsignal(signal), ")")};
   }
   const int code = WEXITSTATUS(status);
   if (code == kOutOfMemoryExitCode) return {WorkerExit::Kind::kOutOfMemory, "out of memory"};
@@ -53,8 +52,8 @@ class SpawnParameters {
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_adddup2(&actions_, channel_fd, kWorkerChannelFd);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND,
-                                     0600);
+    posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, log_path.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
     // Standard output belongs to the front process.
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
 
@@ -101,8 +100,8 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const Option
 
   SpawnParameters parameters(pair->second.get(), options.log_path);
   pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, options.executable.c_str(), parameters.actions(), parameters.attributes(), argv.data(), envp.data());
+  const int error = posix_spawn(&pid, options.executable.c_str(), parameters.actions(), parameters.attributes(),
+                                argv.data(), envp.data());
   if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot start worker ", options.executable));
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(pair->first), options));
 }

@@ -17,14 +17,14 @@ namespace stepone::server {
 // How a worker ended.
 struct WorkerExit {
   enum class Kind {
-    kExited,        // by itself
-    kCrashed,       // SIGSEGV, SIGABRT, ...
-    kKilled,        // SIGKILL or SIGTERM by somebody else: an operator, or the kernel when memory ran out
-    kOutOfMemory,   // an allocation failed under the worker's own limit
-    kOutOfTime,     // it used up its processor time
+    kExited,       // by itself
+    kCrashed,      // SIGSEGV, SIGABRT, ...
+    kKilled,       // SIGKILL or SIGTERM by somebody else: an operator, or the kernel when memory ran out
+    kOutOfMemory,  // an allocation failed under the worker's own limit
+    kOutOfTime,    // it used up its processor time
   };
   Kind kind = Kind::kExited;
-  std::string text;   // "killed by signal 11 (Segmentation fault)"
+  std::string text;  // "killed by signal 11 (Segmentation fault)"
 };
 
 // A running worker: process group, connection, and a file with what it wrote to stderr. Not thread-safe, except pid().

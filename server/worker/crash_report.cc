@@ -23,9 +23,7 @@ char stage_text[2][64] = {"start", ""};
 std::atomic<int> stage_in_use{0};
 
 // Only calls that are safe in a signal handler.
-void WriteText(const char* text) {
-  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, text, std::strlen(text));
-}
+void WriteText(const char* text) { [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, text, std::strlen(text)); }
 
 void OnFatalSignal(int signal) {
   WriteText("fatal signal in stage ");

@@ -40,14 +40,37 @@ absl::Status LimitResources(const SandboxOptions& options) {
 absl::Status DenySystemCalls() {
   // No socket can be made, so none can be connected or bound; the inherited connection goes on working.
   static constexpr int kDenied[] = {
-      SCMP_SYS(socket),         SCMP_SYS(socketpair),        SCMP_SYS(connect),          SCMP_SYS(bind),
-      SCMP_SYS(listen),         SCMP_SYS(accept),            SCMP_SYS(accept4),          SCMP_SYS(ptrace),
-      SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(mount),          SCMP_SYS(umount2),
-      SCMP_SYS(pivot_root),     SCMP_SYS(chroot),            SCMP_SYS(unshare),          SCMP_SYS(setns),
-      SCMP_SYS(bpf),            SCMP_SYS(perf_event_open),   SCMP_SYS(kexec_load),       SCMP_SYS(init_module),
-      SCMP_SYS(finit_module),   SCMP_SYS(delete_module),     SCMP_SYS(add_key),          SCMP_SYS(request_key),
-      SCMP_SYS(keyctl),         SCMP_SYS(reboot),            SCMP_SYS(swapon),           SCMP_SYS(swapoff),
-      SCMP_SYS(io_uring_setup), SCMP_SYS(userfaultfd),       SCMP_SYS(pidfd_getfd),
+      SCMP_SYS(socket),
+      SCMP_SYS(socketpair),
+      SCMP_SYS(connect),
+      SCMP_SYS(bind),
+      SCMP_SYS(listen),
+      SCMP_SYS(accept),
+      SCMP_SYS(accept4),
+      SCMP_SYS(ptrace),
+      SCMP_SYS(process_vm_readv),
+      SCMP_SYS(process_vm_writev),
+      SCMP_SYS(mount),
+      SCMP_SYS(umount2),
+      SCMP_SYS(pivot_root),
+      SCMP_SYS(chroot),
+      SCMP_SYS(unshare),
+      SCMP_SYS(setns),
+      SCMP_SYS(bpf),
+      SCMP_SYS(perf_event_open),
+      SCMP_SYS(kexec_load),
+      SCMP_SYS(init_module),
+      SCMP_SYS(finit_module),
+      SCMP_SYS(delete_module),
+      SCMP_SYS(add_key),
+      SCMP_SYS(request_key),
+      SCMP_SYS(keyctl),
+      SCMP_SYS(reboot),
+      SCMP_SYS(swapon),
+      SCMP_SYS(swapoff),
+      SCMP_SYS(io_uring_setup),
+      SCMP_SYS(userfaultfd),
+      SCMP_SYS(pidfd_getfd),
   };
   scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
   if (filter == nullptr) return absl::InternalError("seccomp_init failed");
@@ -79,14 +102,16 @@ absl::StatusOr<bool> RestrictWrites(const std::string& scratch_dir) {
   landlock_ruleset_attr attributes = {};
   attributes.handled_access_fs = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
                                  LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
-                                 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |
-                                 LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+                                 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                                 LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                                 LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
   UniqueFd ruleset(static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0)));
   if (!ruleset.valid()) return absl::ErrnoToStatus(errno, "landlock_create_ruleset");
   absl::Status status = AllowWrites(ruleset.get(), "/dev/null", LANDLOCK_ACCESS_FS_WRITE_FILE);
   if (!scratch_dir.empty()) status.Update(AllowWrites(ruleset.get(), scratch_dir, attributes.handled_access_fs));
   if (!status.ok()) return status;
-  if (syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return absl::ErrnoToStatus(errno, "landlock_restrict_self");
+  if (syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0)
+    return absl::ErrnoToStatus(errno, "landlock_restrict_self");
   return true;
 }
 

@@ -11,9 +11,9 @@
 namespace stepone::server {
 
 struct SandboxOptions {
-  size_t memory_limit_bytes = size_t{4} << 30;   // address space; 0: no limit
+  size_t memory_limit_bytes = size_t{4} << 30;  // address space; 0: no limit
   int max_open_files = 256;
-  std::string scratch_dir;                       // the only folder below which files may be written
+  std::string scratch_dir;  // the only folder below which files may be written
 };
 
 // Limits resources, gives up the right to gain privileges, denies system calls that a compiler has no use for (network,

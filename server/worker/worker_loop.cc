@@ -33,7 +33,7 @@ class JobLink : public compiler::KernelCache, public compiler::CompileObserver {
     while (!cancelled_) {
       v1::ToWorker answer;
       if (!channel_.Read(answer, absl::InfiniteFuture()).ok()) {
-        cancelled_ = true;   // nobody is left to send a result to
+        cancelled_ = true;  // nobody is left to send a result to
       } else if (answer.has_cancel()) {
         cancelled_ = true;
       } else if (answer.has_kernel_answer()) {
@@ -119,9 +119,10 @@ int RunWorkerLoop(WorkerChannel& channel, const std::vector<std::string>& sandbo
       std::fprintf(stderr, "%s\n", status.ToString().c_str());
       return 1;
     }
-    if (!message.has_job()) continue;   // a cancellation that came too late
+    if (!message.has_job()) continue;  // a cancellation that came too late
     const v1::Job& job = message.job();
-    if (job.deadline_ms() > 0) LimitCpuSeconds((job.deadline_ms() / 1000 + 1) * (job.threads() > 0 ? job.threads() : 1));
+    if (job.deadline_ms() > 0)
+      LimitCpuSeconds((job.deadline_ms() / 1000 + 1) * (job.threads() > 0 ? job.threads() : 1));
     v1::FromWorker answer;
     // A thread that entered the idle class can't leave it without privileges, so every job gets a new one.
     std::thread([&] {

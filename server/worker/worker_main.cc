@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   size_t max_message_mb = 512;
   stepone::server::SandboxOptions sandbox;
   app.add_option("--channel-fd", channel_fd, "connection to the server")->capture_default_str();
-  app.add_option("--parent-pid", parent_pid, "die when this process is no longer the parent; 0: do not")->capture_default_str();
+  app.add_option("--parent-pid", parent_pid, "die when this process is no longer the parent; 0: do not")
+      ->capture_default_str();
   app.add_option("--memory-limit-mb", memory_limit_mb, "address space, MiB; 0: no limit")->capture_default_str();
   app.add_option("--max-message-mb", max_message_mb, "largest message, MiB")->capture_default_str();
   app.add_option("--scratch-dir", sandbox.scratch_dir, "the only folder that may be written to");

@@ -23,12 +23,12 @@
 namespace stepone {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::Attach;
 using testing::AwaitFile;
 using testing::Compile;
+using ::testing::ElementsAre;
 using testing::FreshFolder;
+using ::testing::HasSubstr;
 using testing::NewChannel;
 using testing::SampleRequest;
 using testing::ServerUnderTest;
@@ -82,7 +82,8 @@ TEST_F(ServerProtocolTest, CapabilitiesOverTcpAndUnixSocket) {
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(response.compiler_fingerprint(), "fake 1");
     EXPECT_EQ(response.public_key().size(), 32u);
-    EXPECT_THAT(response.modes(), ElementsAre("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"));
+    EXPECT_THAT(response.modes(),
+                ElementsAre("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"));
     EXPECT_EQ(Health(address, ""), 1);
     EXPECT_EQ(Health(address, "stepone.v1.CompileService"), 1);
   }
@@ -239,7 +240,9 @@ TEST_F(ServerProtocolTest, TokensDecideTheTenant) {
 TEST_F(ServerProtocolTest, Tls) {
   const std::string key = folder_ + "/key.pem", cert = folder_ + "/cert.pem";
   ASSERT_EQ(std::system(("openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext "
-                         "subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout " + key + " -out " + cert + " 2>/dev/null").c_str()),
+                         "subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout " +
+                         key + " -out " + cert + " 2>/dev/null")
+                            .c_str()),
             0);
   ServerUnderTest& server = Start({"--tls-cert=" + cert, "--tls-key=" + key});
   std::ifstream in(cert);

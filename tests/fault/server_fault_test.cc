@@ -44,7 +44,8 @@ class ServerFaultTest : public ::testing::Test {
     return *server_;
   }
   std::string Scratch(const std::string& name) const { return folder_ + "/state/scratch/" + name; }
-  v1::CompileRequest Journalled(int64_t elements, const std::string& behaviour = "ok", const std::string& path = "") const {
+  v1::CompileRequest Journalled(int64_t elements, const std::string& behaviour = "ok",
+                                const std::string& path = "") const {
     v1::CompileRequest request = SampleRequest(elements, behaviour, path);
     (*request.mutable_code_options()->mutable_backend_options())["fake.journal"] = Scratch("journal");
     request.mutable_run_options()->set_blocking_step(true);
@@ -181,9 +182,10 @@ TEST_F(ServerFaultTest, VanishingClientsGiveTheirSlotsBack) {
   std::mt19937 random(11);
   for (int i = 1; i <= 20; ++i) {
     const int patience = static_cast<int>(random() % 3);
-    Compile(*stub, Journalled(i, "gate", Scratch("never")), [patience, seen = 0](const v1::CompileEvent&, grpc::ClientContext& context) mutable {
-      if (seen++ >= patience) context.TryCancel();
-    });
+    Compile(*stub, Journalled(i, "gate", Scratch("never")),
+            [patience, seen = 0](const v1::CompileEvent&, grpc::ClientContext& context) mutable {
+              if (seen++ >= patience) context.TryCancel();
+            });
   }
   // The only slot is free again, although no gate was ever opened.
   EXPECT_TRUE(Compile(*stub, SampleRequest(1000)).status.ok());
@@ -222,13 +224,14 @@ TEST_F(ServerFaultTest, WorkersDieWithTheServer) {
 
 TEST_F(ServerFaultTest, FiftyHardKillsLoseNothingThatWasAcknowledged) {
   std::mt19937 random(2026);
-  std::map<int, std::string> acknowledged;   // elements -> artifact
+  std::map<int, std::string> acknowledged;  // elements -> artifact
   int next = 1;
   size_t promised = 0;
   for (int round = 0; round < 50; ++round) {
     Start();
     // What the last rounds acknowledged is there, bit for bit.
-    for (auto entry = acknowledged.rbegin(); entry != acknowledged.rend() && std::distance(acknowledged.rbegin(), entry) < 5; ++entry) {
+    for (auto entry = acknowledged.rbegin();
+         entry != acknowledged.rend() && std::distance(acknowledged.rbegin(), entry) < 5; ++entry) {
       EXPECT_EQ(Find(SampleRequest(entry->first)), entry->second) << "round " << round << ", request " << entry->first;
     }
     // After a few answers, somewhere in the middle of a later request.

@@ -58,12 +58,12 @@ int Overflow(int depth) {
 absl::Status Act(const CompileInput& input, CompileObserver& observer) {
   const std::string behaviour = Option(input.options, "fake.behaviour", "ok");
   const std::string path = Option(input.options, "fake.path");
-  if (behaviour == "gate") {   // until `path` is there, or nobody wants the result
+  if (behaviour == "gate") {  // until `path` is there, or nobody wants the result
     while (!std::filesystem::exists(path)) {
       if (observer.Cancelled()) return absl::CancelledError("cancelled");
       absl::SleepFor(absl::Milliseconds(2));
     }
-  } else if (behaviour == "deaf_gate") {   // the same, ignoring cancellation
+  } else if (behaviour == "deaf_gate") {  // the same, ignoring cancellation
     while (!std::filesystem::exists(path)) absl::SleepFor(absl::Milliseconds(2));
   } else if (behaviour == "hang" || (behaviour == "hang_once" && FirstTime(path))) {
     while (true) pause();

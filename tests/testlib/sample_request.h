@@ -47,8 +47,8 @@ inline v1::Graph SampleGraph(int64_t elements, v1::Role role = v1::ROLE_FORWARD)
 }
 
 // `behaviour` and `path` are for the scripted compiler; see fake_worker.cc.
-inline v1::CompileRequest SampleRequest(int64_t elements, const std::string& behaviour = "ok", const std::string& path = "",
-                                        v1::Role role = v1::ROLE_FORWARD) {
+inline v1::CompileRequest SampleRequest(int64_t elements, const std::string& behaviour = "ok",
+                                        const std::string& path = "", v1::Role role = v1::ROLE_FORWARD) {
   v1::CompileRequest request;
   request.mutable_context()->set_tenant("t");
   *request.mutable_graph() = SampleGraph(elements, role);

@@ -57,8 +57,8 @@ ServerUnderTest::ServerUnderTest(const std::string& binary, const std::string& w
   fs::create_directories(folder);
   std::error_code error;
   fs::remove(this->folder("endpoints"), error);
-  std::vector<std::string> arguments = {binary, "--listen=127.0.0.1:0," + unix_socket(), "--state-dir=" + folder + "/state",
-                                        "--worker=" + worker, "--workers=1"};
+  std::vector<std::string> arguments = {binary, "--listen=127.0.0.1:0," + unix_socket(),
+                                        "--state-dir=" + folder + "/state", "--worker=" + worker, "--workers=1"};
   arguments.insert(arguments.end(), options.begin(), options.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -112,7 +112,9 @@ std::vector<pid_t> ServerUnderTest::WorkerPids() const {
   return pids;
 }
 
-std::unique_ptr<v1::CompileService::Stub> ServerUnderTest::stub() const { return v1::CompileService::NewStub(NewChannel(tcp_)); }
+std::unique_ptr<v1::CompileService::Stub> ServerUnderTest::stub() const {
+  return v1::CompileService::NewStub(NewChannel(tcp_));
+}
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
@@ -160,7 +162,8 @@ void Touch(const std::string& path) { std::ofstream(path).put('x'); }
 std::string FreshFolder() {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
   // Short: a unix socket's path lies in it.
-  const std::string folder = absl::StrCat("/tmp/stepone_", getpid(), "_", info == nullptr ? "" : info->name()).substr(0, 80);
+  const std::string folder =
+      absl::StrCat("/tmp/stepone_", getpid(), "_", info == nullptr ? "" : info->name()).substr(0, 80);
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder;

@@ -20,7 +20,7 @@ namespace stepone::testing {
 // What one call of Compile or Attach gave.
 struct StreamResult {
   grpc::Status status;
-  v1::ErrorDetail detail;                 // from the trailing metadata, when the call failed
+  v1::ErrorDetail detail;  // from the trailing metadata, when the call failed
   std::vector<v1::CompileEvent> events;
   std::optional<v1::Done> done;
   std::string operation;
@@ -29,8 +29,8 @@ struct StreamResult {
 // The server and its workers die with the object. Not thread-safe, except stub() and the functions below.
 class ServerUnderTest {
  public:
-  // Starts `binary` on 127.0.0.1 and a unix socket, with `worker`, one worker process unless `options` say otherwise, and
-  // its state in `folder`. Waits until it listens; fails the test if it ends before.
+  // Starts `binary` on 127.0.0.1 and a unix socket, with `worker`, one worker process unless `options` say otherwise,
+  // and its state in `folder`. Waits until it listens; fails the test if it ends before.
   ServerUnderTest(const std::string& binary, const std::string& worker, const std::string& folder,
                   std::vector<std::string> options = {});
   ~ServerUnderTest();

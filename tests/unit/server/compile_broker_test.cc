@@ -18,9 +18,9 @@ namespace stepone::server {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::FakeTarget;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::FakeTarget;
 using testing::SampleRequest;
 
 // Collects what one stream gets.
@@ -292,7 +292,7 @@ TEST_F(CompileBrokerTest, WhenNobodyWaitsTheCompileIsCancelledAfterTheGraceTime)
   options.grace = absl::Milliseconds(10);
   Build(options, {});
   Call call = Compile(SampleRequest(8));
-  Compile(SampleRequest(9));   // keeps no one from being cancelled: another key
+  Compile(SampleRequest(9));  // keeps no one from being cancelled: another key
   Assignment job = Take(), other = Take();
   v1::CancelRequest cancel;
   cancel.mutable_context()->set_tenant("t");
@@ -584,7 +584,7 @@ TEST_F(CompileBrokerTest, KernelsAreKeptForOtherGraphs) {
   EXPECT_THAT(job.on_lookup(lookup).objects(), ElementsAre(""));
   job.on_done(std::move(outcome));
   first.reader->Done();
-  executor_->Stop();   // the kernels are kept behind the answer
+  executor_->Stop();  // the kernels are kept behind the answer
   executor_ = nullptr;
 
   Build({}, {});
@@ -643,7 +643,8 @@ TEST_F(CompileBrokerTest, CapabilitiesSayWhatThereIs) {
   ASSERT_EQ(capabilities.targets_size(), 1);
   EXPECT_EQ(capabilities.targets(0).isa(), "x86-64-v3");
   EXPECT_EQ(capabilities.targets(0).vector_bytes(), 0u);
-  EXPECT_THAT(capabilities.modes(), ElementsAre("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"));
+  EXPECT_THAT(capabilities.modes(),
+              ElementsAre("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"));
 }
 
 }  // namespace

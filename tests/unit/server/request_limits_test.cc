@@ -11,10 +11,10 @@
 namespace stepone::server {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::AddTensor;
+using ::testing::ElementsAre;
 using testing::FakeTarget;
+using ::testing::HasSubstr;
 using testing::SampleRequest;
 
 Offer TestOffer() {
@@ -63,8 +63,13 @@ const BadGraph kBadGraphs[] = {
     {"NoRole", [](v1::Graph& g) { g.set_role(v1::ROLE_UNSPECIFIED); }, "unknown-role", ""},
     {"DanglingInput", [](v1::Graph& g) { g.add_inputs(99); }, "undefined-value", ""},
     {"InputTwice", [](v1::Graph& g) { g.add_inputs(0); }, "duplicate-definition", ""},
-    {"DanglingArgument", [](v1::Graph& g) { g.mutable_nodes(0)->mutable_arguments(0)->set_value(7); }, "undefined-value", "relu"},
-    {"NeverDefined", [](v1::Graph& g) { AddTensor(g, 8, "z"); g.mutable_nodes(0)->mutable_arguments(0)->set_value(2); },
+    {"DanglingArgument", [](v1::Graph& g) { g.mutable_nodes(0)->mutable_arguments(0)->set_value(7); },
+     "undefined-value", "relu"},
+    {"NeverDefined",
+     [](v1::Graph& g) {
+       AddTensor(g, 8, "z");
+       g.mutable_nodes(0)->mutable_arguments(0)->set_value(2);
+     },
      "undefined-value", "relu"},
     {"UsesItself", [](v1::Graph& g) { g.mutable_nodes(0)->mutable_arguments(0)->set_value(1); }, "cycle", "relu"},
     {"UsesALaterNode",
@@ -77,9 +82,18 @@ const BadGraph kBadGraphs[] = {
        g.mutable_nodes(0)->mutable_arguments(0)->set_value(z);
      },
      "cycle", "relu"},
-    {"ResultTwice", [](v1::Graph& g) { *g.add_nodes() = g.nodes(0); g.mutable_nodes(1)->set_name("again"); },
+    {"ResultTwice",
+     [](v1::Graph& g) {
+       *g.add_nodes() = g.nodes(0);
+       g.mutable_nodes(1)->set_name("again");
+     },
      "duplicate-definition", "again"},
-    {"OutputUndefined", [](v1::Graph& g) { AddTensor(g, 8, "z"); g.mutable_outputs(0)->set_value(2); }, "undefined-value", ""},
+    {"OutputUndefined",
+     [](v1::Graph& g) {
+       AddTensor(g, 8, "z");
+       g.mutable_outputs(0)->set_value(2);
+     },
+     "undefined-value", ""},
     {"OpWithoutOverload", [](v1::Graph& g) { g.mutable_nodes(0)->set_op("aten.relu"); }, "op-name", "relu"},
     {"OpWithCode", [](v1::Graph& g) { g.mutable_nodes(0)->set_op("aten.relu;system(1).default"); }, "op-name", "relu"},
     {"NodeNameWithNul", [](v1::Graph& g) { g.mutable_nodes(0)->set_name(std::string("a\0b", 3)); }, "name", "node 0"},
@@ -89,14 +103,18 @@ const BadGraph kBadGraphs[] = {
     {"ArgumentName", [](v1::Graph& g) { g.mutable_nodes(0)->mutable_arguments(0)->set_name("a b"); }, "name", "relu"},
     {"NoType", [](v1::Graph& g) { g.mutable_values(1)->clear_tensor(); }, "type", "value 1"},
     {"NoDtype", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->clear_dtype(); }, "unknown-dtype", "value 1"},
-    {"StridesMissing", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->add_sizes()->set_value(2); }, "type", "value 1"},
-    {"NegativeSize", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_value(-1); }, "type", "value 1"},
+    {"StridesMissing", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->add_sizes()->set_value(2); }, "type",
+     "value 1"},
+    {"NegativeSize", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_value(-1); },
+     "type", "value 1"},
     {"UnknownSymbol", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_expr("s0"); },
      "expression", "value 1"},
-    {"BrokenExpression", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_expr("(+ 1"); },
-     "expression", "value 1"},
-    {"UnknownOperator", [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_expr("(^ 1 2)"); },
-     "expression", "value 1"},
+    {"BrokenExpression",
+     [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_expr("(+ 1"); }, "expression",
+     "value 1"},
+    {"UnknownOperator",
+     [](v1::Graph& g) { g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_expr("(^ 1 2)"); }, "expression",
+     "value 1"},
     {"DeepExpression",
      [](v1::Graph& g) {
        std::string text;
@@ -104,19 +122,38 @@ const BadGraph kBadGraphs[] = {
        g.mutable_values(1)->mutable_tensor()->mutable_sizes(0)->set_expr(text);
      },
      "expression", "value 1"},
-    {"SymbolTwice", [](v1::Graph& g) { g.add_symbols()->set_name("s0"); g.add_symbols()->set_name("s0"); }, "symbol", ""},
-    {"HintOutOfRange", [](v1::Graph& g) { g.add_symbols()->set_name("s0"); g.mutable_symbols(0)->set_hint(5); }, "symbol", ""},
+    {"SymbolTwice",
+     [](v1::Graph& g) {
+       g.add_symbols()->set_name("s0");
+       g.add_symbols()->set_name("s0");
+     },
+     "symbol", ""},
+    {"HintOutOfRange",
+     [](v1::Graph& g) {
+       g.add_symbols()->set_name("s0");
+       g.mutable_symbols(0)->set_hint(5);
+     },
+     "symbol", ""},
     {"ConstantTooShort",
-     [](v1::Graph& g) { g.add_constants()->set_value(AddTensor(g, 8, "c")); g.mutable_constants(0)->set_data("abc"); },
+     [](v1::Graph& g) {
+       g.add_constants()->set_value(AddTensor(g, 8, "c"));
+       g.mutable_constants(0)->set_data("abc");
+     },
      "constant-size", "constant 0"},
-    {"ConstantHuge", [](v1::Graph& g) { g.add_constants()->set_value(AddTensor(g, int64_t{1} << 62, "c")); }, "constant-size",
-     "constant 0"},
+    {"ConstantHuge", [](v1::Graph& g) { g.add_constants()->set_value(AddTensor(g, int64_t{1} << 62, "c")); },
+     "constant-size", "constant 0"},
     {"StaticInputIsNone", [](v1::Graph& g) { g.add_static_inputs(1); }, "static-input", ""},
     {"AliasesMissing",
-     [](v1::Graph& g) { g.mutable_nodes(0)->add_result_aliases(1); g.mutable_nodes(0)->add_result_aliases(1); }, "alias", "relu"},
+     [](v1::Graph& g) {
+       g.mutable_nodes(0)->add_result_aliases(1);
+       g.mutable_nodes(0)->add_result_aliases(1);
+     },
+     "alias", "relu"},
     {"AliasOfItself", [](v1::Graph& g) { g.mutable_nodes(0)->add_result_aliases(2); }, "cycle", "relu"},
     {"TooManyDimensions",
-     [](v1::Graph& g) { for (int i = 0; i < 64; ++i) g.mutable_values(1)->mutable_tensor()->add_sizes()->set_value(1); },
+     [](v1::Graph& g) {
+       for (int i = 0; i < 64; ++i) g.mutable_values(1)->mutable_tensor()->add_sizes()->set_value(1);
+     },
      "too-many-dimensions", "value 1"},
 };
 
@@ -139,7 +176,8 @@ TEST(RequestLimits, UnknownValuesComeWithTheKnownOnes) {
   request.mutable_code_options()->set_mode(static_cast<v1::Mode>(77));
   v1::ErrorDetail detail = Rejected(request);
   EXPECT_EQ(detail.rule(), "unknown-mode");
-  EXPECT_THAT(detail.known_values(), ElementsAre("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"));
+  EXPECT_THAT(detail.known_values(),
+              ElementsAre("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"));
 
   request = SampleRequest(8);
   request.mutable_code_options()->set_backend("inducktor");

@@ -1,4 +1,5 @@
-// Parts of the server that need only a few cases each: failures remembered, pins, channel, authenticator, metrics, locks.
+// Parts of the server that need only a few cases each: failures remembered, pins, channel, authenticator, metrics,
+// locks.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ TEST(JobPins, KeepsTheFirstBytesAndDropsTheLongestUnused) {
   EXPECT_EQ(pins.Find("job", a), first);
   EXPECT_EQ(pins.Find("other", a), nullptr);
   pins.Pin("job", b, artifact('2'));
-  EXPECT_EQ(pins.Find("job", a), first);   // used last
+  EXPECT_EQ(pins.Find("job", a), first);  // used last
   pins.Pin("other", a, artifact('3'));
   EXPECT_EQ(pins.Find("job", b), nullptr);
   EXPECT_EQ(pins.Find("job", a), first);
@@ -132,7 +133,7 @@ TEST(Authenticator, TokensNameTheirTenant) {
 
   std::ofstream(path) << "only-a-token\n";
   EXPECT_EQ(authenticator.Load().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(authenticator.Check("Bearer secret-a", "a").ok());   // the old ones stay valid
+  EXPECT_TRUE(authenticator.Check("Bearer secret-a", "a").ok());  // the old ones stay valid
   chmod(path.c_str(), 0644);
   EXPECT_EQ(authenticator.Load().code(), absl::StatusCode::kPermissionDenied);
   unlink(path.c_str());

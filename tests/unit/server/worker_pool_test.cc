@@ -78,7 +78,7 @@ class WorkerPoolTest : public ::testing::Test {
   }
 
   std::shared_ptr<Submitted> Submit(const std::string& behaviour, absl::Duration timeout = absl::Seconds(60),
-                              const std::string& path = "", bool blocking = true) {
+                                    const std::string& path = "", bool blocking = true) {
     auto run = std::make_shared<Submitted>();
     const v1::CompileRequest request = testing::SampleRequest(8, behaviour, path);
     Assignment assignment;
@@ -145,14 +145,14 @@ TEST_P(WorkerPoolLossTest, CostsOneJobAndTheSlotGoesOn) {
   EXPECT_EQ(Submit("ok")->Wait().kind, JobOutcome::Kind::kResult);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WorkerPoolLossTest,
-                         ::testing::Values(Loss{"crash", JobOutcome::Kind::kCrashed, "fatal signal in stage import"},
-                                           Loss{"overflow", JobOutcome::Kind::kCrashed, "fatal signal in stage import"},
-                                           Loss{"killed", JobOutcome::Kind::kKilled, ""},
-                                           Loss{"exit", JobOutcome::Kind::kBadOutput, ""},
-                                           Loss{"garbage", JobOutcome::Kind::kBadOutput, ""},
-                                           Loss{"memory", JobOutcome::Kind::kOutOfMemory, "out of memory in stage import"}),
-                         [](const auto& info) { return std::string(info.param.behaviour); });
+INSTANTIATE_TEST_SUITE_P(
+    All, WorkerPoolLossTest,
+    ::testing::Values(Loss{"crash", JobOutcome::Kind::kCrashed, "fatal signal in stage import"},
+                      Loss{"overflow", JobOutcome::Kind::kCrashed, "fatal signal in stage import"},
+                      Loss{"killed", JobOutcome::Kind::kKilled, ""}, Loss{"exit", JobOutcome::Kind::kBadOutput, ""},
+                      Loss{"garbage", JobOutcome::Kind::kBadOutput, ""},
+                      Loss{"memory", JobOutcome::Kind::kOutOfMemory, "out of memory in stage import"}),
+    [](const auto& info) { return std::string(info.param.behaviour); });
 
 TEST_F(WorkerPoolTest, AHungJobIsKilledAtItsDeadline) {
   Start();
@@ -164,7 +164,7 @@ TEST_F(WorkerPoolTest, AHungJobIsKilledAtItsDeadline) {
 
 TEST_F(WorkerPoolTest, AJobThatUsesUpItsProcessorTimeIsKilled) {
   Start();
-  const auto run = Submit("spin");   // the job says one second
+  const auto run = Submit("spin");  // the job says one second
   EXPECT_EQ(run->Wait().kind, JobOutcome::Kind::kTimedOut) << run->outcome.text;
 }
 
