@@ -32,7 +32,7 @@ Arena::Arena(size_t bytes) : bytes_(bytes), id_(next_id.fetch_add(1)) {
   }
   const auto address = reinterpret_cast<uintptr_t>(mapping_);
   data_ = reinterpret_cast<char*>((address + alignment - 1) / alignment * alignment);
-  if (alignment == kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);   // advice: not every kernel offers it
+  if (alignment == kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);  // advice: not every kernel offers it
 }
 
 Arena::~Arena() {
@@ -45,10 +45,10 @@ ArenaPool& ArenaPool::Global() {
 }
 
 std::unique_ptr<Arena> ArenaPool::Take(size_t bytes) {
-  std::unique_ptr<Arena> outgrown;   // unmapped after the lock
+  std::unique_ptr<Arena> outgrown;  // unmapped after the lock
   {
     absl::MutexLock lock(&mutex_);
-    auto best = idle_.end();      // smallest that is large enough
+    auto best = idle_.end();  // smallest that is large enough
     auto largest = idle_.end();
     for (auto it = idle_.begin(); it != idle_.end(); ++it) {
       if ((*it)->bytes() >= bytes && (best == idle_.end() || (*it)->bytes() < (*best)->bytes())) best = it;

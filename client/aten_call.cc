@@ -79,9 +79,7 @@ at::Tensor WrappedNumber(const c10::Scalar& number) {
   return tensor;
 }
 
-[[noreturn]] void Mismatch(const c10::Type& type) {
-  TORCH_CHECK(false, "its value does not fit type ", type.str());
-}
+[[noreturn]] void Mismatch(const c10::Type& type) { TORCH_CHECK(false, "its value does not fit type ", type.str()); }
 
 template <typename T>
 c10::IValue ListOf(const std::vector<T>& values) {
@@ -99,11 +97,16 @@ std::optional<std::vector<T>> ToVector(const ArgumentValue& value, std::optional
   const auto append = [&](const auto& entries) {
     for (const auto entry : entries) list.push_back(static_cast<T>(entry));
   };
-  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) append(*ints);
-  else if (const auto* doubles = std::get_if<std::vector<double>>(&value)) append(*doubles);
-  else if (const auto* bools = std::get_if<std::vector<bool>>(&value)) append(*bools);
-  else if (const auto* buffers = std::get_if<OptionalBufferList>(&value); buffers != nullptr && buffers->empty()) return list;
-  else return std::nullopt;
+  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value))
+    append(*ints);
+  else if (const auto* doubles = std::get_if<std::vector<double>>(&value))
+    append(*doubles);
+  else if (const auto* bools = std::get_if<std::vector<bool>>(&value))
+    append(*bools);
+  else if (const auto* buffers = std::get_if<OptionalBufferList>(&value); buffers != nullptr && buffers->empty())
+    return list;
+  else
+    return std::nullopt;
   return list;
 }
 
@@ -128,19 +131,32 @@ const PlanArgument* FindArgument(const CallStep& step, const std::string& name, 
 
 c10::ScalarType ToScalarType(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return c10::kDouble;
-    case DType::kFloat32: return c10::kFloat;
-    case DType::kFloat16: return c10::kHalf;
-    case DType::kBFloat16: return c10::kBFloat16;
-    case DType::kInt64: return c10::kLong;
-    case DType::kInt32: return c10::kInt;
-    case DType::kInt16: return c10::kShort;
-    case DType::kInt8: return c10::kChar;
-    case DType::kUInt8: return c10::kByte;
-    case DType::kBool: return c10::kBool;
-    case DType::kComplex64: return c10::kComplexFloat;
-    case DType::kComplex128: return c10::kComplexDouble;
-    case DType::kOther: break;
+    case DType::kFloat64:
+      return c10::kDouble;
+    case DType::kFloat32:
+      return c10::kFloat;
+    case DType::kFloat16:
+      return c10::kHalf;
+    case DType::kBFloat16:
+      return c10::kBFloat16;
+    case DType::kInt64:
+      return c10::kLong;
+    case DType::kInt32:
+      return c10::kInt;
+    case DType::kInt16:
+      return c10::kShort;
+    case DType::kInt8:
+      return c10::kChar;
+    case DType::kUInt8:
+      return c10::kByte;
+    case DType::kBool:
+      return c10::kBool;
+    case DType::kComplex64:
+      return c10::kComplexFloat;
+    case DType::kComplex128:
+      return c10::kComplexDouble;
+    case DType::kOther:
+      break;
   }
   TORCH_CHECK(false, "stepone: dtype ", static_cast<int>(dtype), " has no counterpart");
 }
@@ -330,8 +346,8 @@ std::vector<c10::IValue> AtenCall::Run(const std::vector<c10::IValue>& values) c
     }
     stack = std::move(results);
   }
-  TORCH_CHECK(stack.size() >= num_results_, "stepone: ", name_, " returned ", stack.size(), " values, the plan expects ",
-              num_results_);
+  TORCH_CHECK(stack.size() >= num_results_, "stepone: ", name_, " returned ", stack.size(),
+              " values, the plan expects ", num_results_);
   return stack;
 }
 

@@ -34,11 +34,21 @@ class AtenCall {
 
  private:
   // An argument that is not known before the run.
-  struct TensorSlot { uint32_t buffer; };
-  struct ScalarSlot { uint32_t buffer; };      // number or bool
-  struct TensorListSlot { std::vector<uint32_t> buffers; };
-  struct OptionalTensorListSlot { OptionalBufferList buffers; };
-  struct IntListSlot { std::vector<uint32_t> buffers; };
+  struct TensorSlot {
+    uint32_t buffer;
+  };
+  struct ScalarSlot {
+    uint32_t buffer;
+  };  // number or bool
+  struct TensorListSlot {
+    std::vector<uint32_t> buffers;
+  };
+  struct OptionalTensorListSlot {
+    OptionalBufferList buffers;
+  };
+  struct IntListSlot {
+    std::vector<uint32_t> buffers;
+  };
   using Slot = std::variant<c10::IValue, TensorSlot, ScalarSlot, TensorListSlot, OptionalTensorListSlot, IntListSlot>;
 
   Slot Bind(const ArgumentValue& value, const c10::Type& type, std::optional<int32_t> list_size) const;

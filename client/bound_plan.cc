@@ -72,7 +72,7 @@ void BoundPlan::FindPlaces() {
 void BoundPlan::BindCalls() {
   const auto mark = [this](uint32_t index) {
     places[index].needs_tensor = true;
-    places[places[index].root].needs_tensor = true;   // a view's tensor is made from its root's
+    places[places[index].root].needs_tensor = true;  // a view's tensor is made from its root's
   };
   steps.resize(plan().steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -88,7 +88,7 @@ void BoundPlan::BindCalls() {
       may_write[places[copy->destination].root] = true;
     } else if (const auto* launch = std::get_if<LaunchStep>(&step)) {
       ++num_launches;
-      for (uint32_t used : launch->buffers) may_write[places[used].root] = true;   // the plan does not say which
+      for (uint32_t used : launch->buffers) may_write[places[used].root] = true;  // the plan does not say which
     }
   }
   for (const OutputSpec& output : plan().outputs) {

@@ -37,7 +37,7 @@ struct GraphArgument {
 
 struct GraphTensor {
   DType dtype = DType::kFloat32;
-  std::string other_dtype;     // for kOther
+  std::string other_dtype;  // for kOther
   std::vector<SymInt> sizes;
   std::vector<SymInt> strides;
   SymInt storage_offset = int64_t{0};
@@ -105,7 +105,7 @@ struct SubmitOptions {
 
 // What went wrong, as the service told it.
 struct ServiceError {
-  std::string code;   // "UNAVAILABLE", ...
+  std::string code;  // "UNAVAILABLE", ...
   std::string message;
   std::string node, rule, pass, reproducer_id;
   int64_t retry_after_ms = 0;
@@ -127,7 +127,7 @@ class ServiceRequest {
   virtual std::optional<ServiceError> Error() const = 0;
   // Null until a good end.
   virtual std::shared_ptr<const Program> program() const = 0;
-  virtual std::string ReportJson() const = 0;   // "{}" until a good end
+  virtual std::string ReportJson() const = 0;  // "{}" until a good end
   virtual std::string EventsJson() const = 0;
 };
 

@@ -19,19 +19,19 @@ struct ClientConfig {
   std::string home;
   // The stepone-server executable. Empty: bin/ beside this library, then the folder of this library, then PATH.
   std::string server_path;
-  std::vector<std::string> server_arguments;   // passed on to a local server that has to be started
+  std::vector<std::string> server_arguments;  // passed on to a local server that has to be started
 
-  std::vector<std::string> trusted_keys;   // raw ed25519 public keys; the local server's own is added by itself
-  std::string trusted_keys_file;           // one key a line, hexadecimal or base64; "#" starts a comment
-  std::string tls_ca_file;                 // TLS to a TCP endpoint when set
-  std::string tls_cert_file;               // with tls_key_file: the client's own certificate
+  std::vector<std::string> trusted_keys;  // raw ed25519 public keys; the local server's own is added by itself
+  std::string trusted_keys_file;          // one key a line, hexadecimal or base64; "#" starts a comment
+  std::string tls_ca_file;                // TLS to a TCP endpoint when set
+  std::string tls_cert_file;              // with tls_key_file: the client's own certificate
   std::string tls_key_file;
-  std::string token_file;                  // bearer token that goes with each call
+  std::string token_file;  // bearer token that goes with each call
 
   std::string tenant;
   std::string job;
   int32_t rank = 0;
-  std::string isa;   // compile for other hardware than this host: "x86-64-v3"; empty: what the host has
+  std::string isa;  // compile for other hardware than this host: "x86-64-v3"; empty: what the host has
 
   int64_t connect_timeout_ms = 5'000;        // until a connection stands; longer helps only over slow networks
   int64_t request_timeout_ms = 300'000;      // a whole request with all its retries
@@ -47,7 +47,8 @@ std::string DefaultHome();
 // The executable `name` in the folders of $PATH; empty when there is none.
 std::string FindOnPath(const std::string& name);
 
-// Raw public keys of a trusted_keys_file. kNotFound when it can't be read, kInvalidArgument naming a line that is no key.
+// Raw public keys of a trusted_keys_file. kNotFound when it can't be read, kInvalidArgument naming a line that is no
+// key.
 absl::StatusOr<std::vector<std::string>> ReadTrustedKeys(const std::string& path);
 
 }  // namespace stepone::client

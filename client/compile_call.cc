@@ -61,7 +61,7 @@ void CallImpl::Run() {
   while (true) {
     ++attempts_;
     Attempt attempt = TryOnce();
-    if (attempt.status.ok()) return;   // Finish() has ended the call
+    if (attempt.status.ok()) return;  // Finish() has ended the call
     if (Cancelled()) return Fail(absl::CancelledError("the request was cancelled"));
     const absl::Duration jittered = backoff * absl::Uniform(random_, 0.5, 1.5);
     const absl::Duration delay = attempt.at_once ? absl::ZeroDuration() : std::max(attempt.delay, jittered);
@@ -77,7 +77,7 @@ void CallImpl::Run() {
 
 CallImpl::Attempt CallImpl::TryOnce() {
   absl::StatusOr<Connection::Session> session = connection_->Open(deadline_);
-  if (!session.ok()) return {session.status()};   // Open() has waited already
+  if (!session.ok()) return {session.status()};  // Open() has waited already
   if (Cancelled()) return {absl::CancelledError("the request was cancelled")};
   return Follow(*session);
 }
@@ -118,7 +118,7 @@ CallImpl::Attempt CallImpl::Follow(const Connection::Session& session) {
   }
   const absl::Status status = ToStatus(finished, context);
   if (attached && status.code() == absl::StatusCode::kNotFound) {
-    operation_.clear();   // the server forgot it, perhaps because it was restarted: ask anew
+    operation_.clear();  // the server forgot it, perhaps because it was restarted: ask anew
     return {status, /*again=*/true, absl::ZeroDuration(), /*at_once=*/true};
   }
   return AfterStream(session, status, std::move(last));
@@ -254,7 +254,7 @@ void CallImpl::TellServerToCancel(const Connection::Session& session) {
   grpc::ClientContext context;
   connection_->Prepare(context, absl::Now() + absl::Seconds(1));
   v1::CancelResponse response;
-  session.stub->Cancel(&context, cancel, &response);   // a server that can't be told notices the closed stream
+  session.stub->Cancel(&context, cancel, &response);  // a server that can't be told notices the closed stream
 }
 
 void CallImpl::OnEvent(const v1::CompileEvent& event) {
@@ -270,7 +270,7 @@ void CallImpl::OnEvent(const v1::CompileEvent& event) {
       return Emit({CallEvent::Kind::kStage, 0, event.stage().name(), event.stage().kernels_done(),
                    event.stage().kernels_total()});
     default:
-      return;   // the end is told by End()
+      return;  // the end is told by End()
   }
 }
 

@@ -25,8 +25,7 @@ AtomicClientCounters& GlobalClientCounters();
 // Run() drives the request to its end; everything else is CompileCall. Thread-safe.
 class CallImpl final : public CompileCall {
  public:
-  CallImpl(std::shared_ptr<Connection> connection, v1::CompileRequest request, v1::Target host,
-           EventCallback on_event);
+  CallImpl(std::shared_ptr<Connection> connection, v1::CompileRequest request, v1::Target host, EventCallback on_event);
 
   // REQUIRES: called once, before or instead of which FinishWith().
   void Run();
@@ -46,9 +45,9 @@ class CallImpl final : public CompileCall {
   // How an attempt ended.
   struct Attempt {
     absl::Status status;
-    bool again = false;              // another attempt makes sense
-    absl::Duration delay = absl::ZeroDuration();   // before it; zero: the caller's own back-off
-    bool at_once = false;            // without any delay
+    bool again = false;                           // another attempt makes sense
+    absl::Duration delay = absl::ZeroDuration();  // before it; zero: the caller's own back-off
+    bool at_once = false;                         // without any delay
   };
 
   Attempt TryOnce();
@@ -64,7 +63,7 @@ class CallImpl final : public CompileCall {
   void OnEvent(const v1::CompileEvent& event);
   void Emit(CallEvent event);
   bool Cancelled() const;
-  bool Pause(absl::Duration delay);   // false when it was cancelled meanwhile
+  bool Pause(absl::Duration delay);  // false when it was cancelled meanwhile
   void End(absl::Status status, std::shared_ptr<const CompiledGraph> result);
   double ElapsedMs() const;
 
@@ -76,7 +75,7 @@ class CallImpl final : public CompileCall {
 
   // Touched by the request's thread only.
   v1::CompileRequest request_;
-  std::vector<std::shared_ptr<MappedObject>> known_;   // keeps known_objects mapped until the artifact is
+  std::vector<std::shared_ptr<MappedObject>> known_;  // keeps known_objects mapped until the artifact is
   std::string operation_;
   int attempts_ = 0;
   bool recompiled_ = false;
@@ -85,7 +84,7 @@ class CallImpl final : public CompileCall {
   mutable absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;   // of the stream that is open
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the stream that is open
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const CompiledGraph> result_ ABSL_GUARDED_BY(mutex_);
   std::vector<CallEvent> events_ ABSL_GUARDED_BY(mutex_);

@@ -25,22 +25,22 @@ namespace stepone::client {
 // A verified artifact, mapped and ready to run, and what is known about how it came to be.
 struct CompiledGraph {
   std::shared_ptr<const Program> program;
-  v1::Manifest manifest;   // without the bytes of constants, which are in program->plan
+  v1::Manifest manifest;  // without the bytes of constants, which are in program->plan
   std::string graph_key;
   v1::Source source = v1::SOURCE_UNSPECIFIED;
-  int64_t queue_ms = 0;     // as told by the server
-  int64_t compile_ms = 0;   // as told by the server
-  double total_ms = 0;      // from Submit() to the mapped kernels
+  int64_t queue_ms = 0;    // as told by the server
+  int64_t compile_ms = 0;  // as told by the server
+  double total_ms = 0;     // from Submit() to the mapped kernels
   int attempts = 0;
 };
 
 struct CallEvent {
   enum class Kind { kAccepted, kQueued, kStage, kRetry, kDone, kFailed };
   Kind kind = Kind::kAccepted;
-  double at_ms = 0;        // since Submit()
-  std::string text;        // ACCEPTED: graph key in hexadecimal; STAGE: its name; RETRY, FAILED: why
-  int64_t first = 0;       // ACCEPTED: 1 when it joined; QUEUED: position; STAGE: kernels done; RETRY: delay in ms
-  int64_t second = 0;      // QUEUED: expected ms; STAGE: kernels in all
+  double at_ms = 0;    // since Submit()
+  std::string text;    // ACCEPTED: graph key in hexadecimal; STAGE: its name; RETRY, FAILED: why
+  int64_t first = 0;   // ACCEPTED: 1 when it joined; QUEUED: position; STAGE: kernels done; RETRY: delay in ms
+  int64_t second = 0;  // QUEUED: expected ms; STAGE: kernels in all
 };
 
 // A request that is under way. Thread-safe. Dropping it does not cancel it.
@@ -57,7 +57,7 @@ class CompileCall {
   virtual absl::Status status() const = 0;
   // Null until it has ended well.
   virtual std::shared_ptr<const CompiledGraph> result() const = 0;
-  virtual std::vector<CallEvent> events() const = 0;   // so far
+  virtual std::vector<CallEvent> events() const = 0;  // so far
 };
 
 // Called on the request's thread for each event, in order; must not block.
@@ -88,7 +88,7 @@ class CompileClient {
   absl::StatusOr<v1::ExplainResponse> Explain(v1::CompileRequest request);
   absl::StatusOr<v1::GetCapabilitiesResponse> GetCapabilities();
 
-  std::string endpoint() const;   // empty until a local server is known
+  std::string endpoint() const;  // empty until a local server is known
   // True while requests fail at once because the service could not be reached a moment ago.
   bool circuit_open() const;
 

@@ -181,7 +181,8 @@ absl::StatusOr<std::shared_ptr<const TrustedKeys>> Connection::LearnKeys(v1::Com
     if (absl::Status added = keys->Add(response.public_key()); !added.ok()) return added;
   }
   if (keys->empty()) {
-    return absl::FailedPreconditionError(StrCat("the keys of ", endpoint, " are not known: set STEPONE_TRUSTED_KEYS to "
+    return absl::FailedPreconditionError(StrCat("the keys of ", endpoint,
+                                                " are not known: set STEPONE_TRUSTED_KEYS to "
                                                 "a file with its public key (hexadecimal or base64, one a line)"));
   }
   return std::shared_ptr<const TrustedKeys>(std::move(keys));

@@ -44,7 +44,7 @@ class Connection {
   // Metadata and deadline of a call.
   void Prepare(grpc::ClientContext& context, absl::Time deadline) const;
 
-  std::string endpoint() const;   // empty before a local server is known
+  std::string endpoint() const;  // empty before a local server is known
   bool circuit_open() const;
   const ClientConfig& config() const { return config_; }
 
@@ -53,11 +53,11 @@ class Connection {
   absl::StatusOr<Session> Connect(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(connect_mutex_);
   absl::Status MakeChannel(const std::string& endpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const TrustedKeys>> LearnKeys(v1::CompileService::Stub& stub,
-                                                              const std::string& endpoint, absl::Time deadline);
+                                                               const std::string& endpoint, absl::Time deadline);
 
   const ClientConfig config_;
   CircuitBreaker breaker_;
-  absl::Mutex connect_mutex_;   // held by the one thread that connects; taken before mutex_
+  absl::Mutex connect_mutex_;  // held by the one thread that connects; taken before mutex_
   mutable absl::Mutex mutex_;
   std::string endpoint_ ABSL_GUARDED_BY(mutex_);
   std::string token_ ABSL_GUARDED_BY(mutex_);

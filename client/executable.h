@@ -57,7 +57,7 @@ class Executable {
   };
   // While on, each step is timed, at about 50 ns a step. Switching it on forgets earlier numbers.
   void SetProfiling(bool on);
-  std::vector<StepProfile> Profile() const;   // one per step
+  std::vector<StepProfile> Profile() const;  // one per step
 
  private:
   struct AtomicCounters {
@@ -77,7 +77,7 @@ class Executable {
   std::atomic<bool> profiling_{false};
   mutable std::vector<StepTimer> timers_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Frame>> idle_frames_;   // guarded by mutex_
+  mutable std::vector<std::unique_ptr<Frame>> idle_frames_;  // guarded by mutex_
 };
 
 }  // namespace stepone::client

@@ -31,7 +31,7 @@ class JsonWriter {
   void Close(char bracket);
 
   std::string text_;
-  bool first_ = true;   // in the innermost object or list
+  bool first_ = true;  // in the innermost object or list
 };
 
 }  // namespace stepone::client

@@ -57,7 +57,7 @@ absl::Status Errno(std::string_view what) {
 }
 
 bool IsPrivateFolder(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (lstat(path.c_str(), &info) != 0) return false;
   return S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0;
 }
@@ -118,9 +118,10 @@ absl::StatusOr<int> Spawn(const ClientConfig& config, const std::string& home, c
   // The shell starts the server in the background and ends at once, so that the trainer never has a child to wait for.
   // Descriptor 3, the pipe, is inherited by the server and by nobody else.
   const std::string log = home + "/server.log";
-  std::vector<std::string> arguments = {"sh", "-c", "log=$1; shift; \"$@\" </dev/null >>\"$log\" 2>&1 &", "sh", log,
-                                        server, StrCat("--listen=unix:", home, "/", kSocketName),
-                                        StrCat("--state-dir=", home, "/server"), kIdleExit};
+  std::vector<std::string> arguments = {
+      "sh",     "-c",   "log=$1; shift; \"$@\" </dev/null >>\"$log\" 2>&1 &", "sh",
+      log,      server, StrCat("--listen=unix:", home, "/", kSocketName),     StrCat("--state-dir=", home, "/server"),
+      kIdleExit};
   arguments.insert(arguments.end(), config.server_arguments.begin(), config.server_arguments.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -130,7 +131,7 @@ absl::StatusOr<int> Spawn(const ClientConfig& config, const std::string& home, c
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, write_end.get(), 3);
-  posix_spawn_file_actions_addclosefrom_np(&actions, 4);   // the server keeps none of the trainer's files open
+  posix_spawn_file_actions_addclosefrom_np(&actions, 4);  // the server keeps none of the trainer's files open
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   pid_t shell = 0;
@@ -152,8 +153,8 @@ absl::Status AwaitServer(const std::string& home, int lifeline, absl::Time deadl
   const std::string socket_path = StrCat(home, "/", kSocketName), log = home + "/server.log";
   while (!Accepts(socket_path)) {
     if (absl::Now() > deadline) {
-      return absl::UnavailableError(StrCat("the local server does not answer in time; its log ends with: ",
-                                            LogTail(log)));
+      return absl::UnavailableError(
+          StrCat("the local server does not answer in time; its log ends with: ", LogTail(log)));
     }
     pollfd waited{lifeline, POLLIN, 0};
     if (poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(kPollPeriod))) > 0) {
@@ -167,7 +168,7 @@ absl::Status AwaitServer(const std::string& home, int lifeline, absl::Time deadl
 absl::Status Lock(int fd, const std::string& socket_path, absl::Time deadline) {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Errno("flock");
-    if (Accepts(socket_path)) return absl::OkStatus();   // the other starter is done but for letting go
+    if (Accepts(socket_path)) return absl::OkStatus();  // the other starter is done but for letting go
     if (absl::Now() > deadline) return absl::UnavailableError("another process is starting the local server");
     absl::SleepFor(kPollPeriod);
   }
@@ -200,7 +201,7 @@ absl::StatusOr<std::string> EnsureLocalServer(const ClientConfig& config) {
   if (Accepts(socket_path)) return endpoint;
   const absl::StatusOr<std::string> server = FindServer(config);
   if (!server.ok()) return server.status();
-  unlink(socket_path.c_str());   // left behind by a server that was killed
+  unlink(socket_path.c_str());  // left behind by a server that was killed
   const absl::StatusOr<int> lifeline = Spawn(config, home, *server);
   if (!lifeline.ok()) return lifeline.status();
   const ScopedFd held(*lifeline);

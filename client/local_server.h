@@ -11,9 +11,9 @@
 
 namespace stepone::client {
 
-// Endpoint ("unix:<home>/server.sock") of a local server that accepts connections. Starts one when none does; of several
-// processes that call this at the same time one starts it and the others wait. The server outlives its starter, writes
-// to <home>/server.log and ends by itself when nobody has used it for a while.
+// Endpoint ("unix:<home>/server.sock") of a local server that accepts connections. Starts one when none does; of
+// several processes that call this at the same time one starts it and the others wait. The server outlives its starter,
+// writes to <home>/server.log and ends by itself when nobody has used it for a while.
 //
 // kPermissionDenied when <home> belongs to somebody else or others may enter it; kNotFound when there is no
 // stepone-server; kUnavailable with the end of the log when it ended at once or does not answer in time. Thread-safe.

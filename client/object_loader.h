@@ -50,8 +50,8 @@ class ObjectLoader {
   absl::StatusOr<std::shared_ptr<MappedObject>> Load(const Digest& digest, std::string_view bytes);
 
   struct Counters {
-    int64_t mapped = 0;   // loads that made a mapping
-    int64_t shared = 0;   // loads and finds that were served by an existing one
+    int64_t mapped = 0;  // loads that made a mapping
+    int64_t shared = 0;  // loads and finds that were served by an existing one
   };
   Counters counters() const;
 

@@ -20,7 +20,7 @@ OutputPool::Block SystemAllocate(size_t capacity) {
   const size_t rounded = (capacity + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded);
   if (data == nullptr) return {};
-  if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);   // advice: not every kernel offers it
+  if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);  // advice: not every kernel offers it
   return {data, capacity};
 }
 
@@ -36,8 +36,8 @@ size_t SizeClass(size_t bytes) {
 OutputPool::~OutputPool() { Trim(); }
 
 OutputPool& OutputPool::Global() {
-  static OutputPool& pool = *new OutputPool(static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
-                                            static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 4);
+  static OutputPool& pool =
+      *new OutputPool(static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 4);
   return pool;
 }
 
@@ -49,7 +49,7 @@ OutputPool::Block OutputPool::Allocate(size_t bytes) {
     counters_.used_bytes += static_cast<int64_t>(capacity);
     const auto found = idle_.find(capacity);
     if (found != idle_.end() && !found->second.empty()) {
-      const Block block = found->second.back().block;   // newest: most likely still in a cache
+      const Block block = found->second.back().block;  // newest: most likely still in a cache
       found->second.pop_back();
       counters_.idle_bytes -= static_cast<int64_t>(capacity);
       ++counters_.hits;

@@ -20,8 +20,8 @@ namespace stepone::client {
 class OutputPool {
  public:
   struct Block {
-    void* data = nullptr;   // 64-byte aligned; null only for 0 bytes
-    size_t capacity = 0;    // bytes, at least what was asked for
+    void* data = nullptr;  // 64-byte aligned; null only for 0 bytes
+    size_t capacity = 0;   // bytes, at least what was asked for
   };
 
   struct Counters {
@@ -52,7 +52,7 @@ class OutputPool {
  private:
   struct Idle {
     Block block;
-    uint64_t released = 0;   // order of release
+    uint64_t released = 0;  // order of release
   };
 
   // Takes the block that was released first out of its class. REQUIRES: there is one.
@@ -60,7 +60,7 @@ class OutputPool {
 
   const size_t max_idle_bytes_;
   mutable absl::Mutex mutex_;
-  std::map<size_t, std::vector<Idle>> idle_ ABSL_GUARDED_BY(mutex_);   // by capacity; the newest is last
+  std::map<size_t, std::vector<Idle>> idle_ ABSL_GUARDED_BY(mutex_);  // by capacity; the newest is last
   uint64_t clock_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);
 };

@@ -31,12 +31,18 @@ constexpr std::array<DTypeRow, 14> kDTypes = {{{0, "unspecified"},
 
 std::string_view StorageName(Storage storage) {
   switch (storage) {
-    case Storage::kInput: return "input";
-    case Storage::kConstant: return "constant";
-    case Storage::kArena: return "arena";
-    case Storage::kOutput: return "output";
-    case Storage::kExtern: return "extern";
-    case Storage::kView: return "view";
+    case Storage::kInput:
+      return "input";
+    case Storage::kConstant:
+      return "constant";
+    case Storage::kArena:
+      return "arena";
+    case Storage::kOutput:
+      return "output";
+    case Storage::kExtern:
+      return "extern";
+    case Storage::kView:
+      return "view";
   }
   return "?";
 }
@@ -104,7 +110,9 @@ struct StepPrinter {
   }
   std::string operator()(const SeedStep& step) const { return StrCat("seed %", step.buffer); }
   std::string operator()(const FreeStep& step) const { return StrCat("free %", absl::StrJoin(step.buffers, ", %")); }
-  std::string operator()(const CopyStep& step) const { return StrCat("copy %", step.source, " -> %", step.destination); }
+  std::string operator()(const CopyStep& step) const {
+    return StrCat("copy %", step.source, " -> %", step.destination);
+  }
 };
 
 }  // namespace
@@ -127,8 +135,9 @@ std::string DescribePlan(const Plan& plan) {
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const InputSpec& input = plan.inputs[i];
     const std::string what = input.kind == InputSpec::Kind::kInt ? StrCat("int ", input.int_value)
-                             : input.unused || input.kind == InputSpec::Kind::kIgnored ? "unused"
-                                                                 : DescribeBuffer(plan, input.buffer);
+                             : input.unused || input.kind == InputSpec::Kind::kIgnored
+                                 ? "unused"
+                                 : DescribeBuffer(plan, input.buffer);
     text += StrCat("input ", i, " ", what, "\n");
   }
   for (size_t i = 0; i < plan.steps.size(); ++i) {

@@ -47,11 +47,11 @@ enum class Storage : uint8_t { kInput = 1, kConstant = 2, kArena = 3, kOutput = 
 struct Buffer {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> sizes;
-  std::vector<int64_t> strides;   // elements; never negative
+  std::vector<int64_t> strides;  // elements; never negative
   Storage storage = Storage::kExtern;
-  uint32_t index = 0;             // position in inputs or constants, or the viewed buffer
-  int64_t offset = 0;             // ARENA: bytes from its start. VIEW: elements from the first one of the viewed buffer
-  bool opaque = false;            // a host scalar, or a tensor that only ATen steps understand
+  uint32_t index = 0;   // position in inputs or constants, or the viewed buffer
+  int64_t offset = 0;   // ARENA: bytes from its start. VIEW: elements from the first one of the viewed buffer
+  bool opaque = false;  // a host scalar, or a tensor that only ATen steps understand
   std::string name;
 };
 
@@ -117,8 +117,8 @@ using Step = std::variant<LaunchStep, CallStep, SeedStep, FreeStep, CopyStep>;
 struct InputSpec {
   enum class Kind : uint8_t { kTensor, kInt, kHostScalar, kIgnored };
   Kind kind = Kind::kTensor;
-  uint32_t buffer = 0;      // kTensor, kHostScalar
-  int64_t int_value = 0;    // kInt: what the caller must pass
+  uint32_t buffer = 0;    // kTensor, kHostScalar
+  int64_t int_value = 0;  // kInt: what the caller must pass
   bool unused = false;
 };
 
@@ -139,7 +139,7 @@ struct KernelInfo {
 struct Plan {
   std::vector<KernelInfo> kernels;
   std::vector<Buffer> buffers;
-  std::vector<std::string> constants;   // bytes
+  std::vector<std::string> constants;  // bytes
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<Step> steps;

@@ -9,7 +9,7 @@
 namespace stepone::client {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 46;   // far above any host's memory, far below overflow
+constexpr int64_t kMaxBytes = int64_t{1} << 46;  // far above any host's memory, far below overflow
 constexpr size_t kMaxDims = 64;
 
 class Checker {
@@ -63,7 +63,8 @@ class Checker {
     }
     const int dtype = static_cast<int>(buffer.dtype);
     if (dtype < 1 || dtype > 12) return BadBuffer(index, "has a dtype without a size");
-    if (buffer.sizes.size() != buffer.strides.size()) return BadBuffer(index, "has unequal numbers of sizes and strides");
+    if (buffer.sizes.size() != buffer.strides.size())
+      return BadBuffer(index, "has unequal numbers of sizes and strides");
     if (buffer.sizes.size() > kMaxDims) return BadBuffer(index, "has too many dimensions");
     const int64_t limit = kMaxBytes / ItemSize(buffer.dtype);
     int64_t count = 1, last = 0;
@@ -122,7 +123,8 @@ class Checker {
         }
         return absl::OkStatus();
       case Storage::kArena:
-        if (buffer.offset < 0 || buffer.offset % ItemSize(buffer.dtype) != 0) return BadBuffer(index, "has a bad offset");
+        if (buffer.offset < 0 || buffer.offset % ItemSize(buffer.dtype) != 0)
+          return BadBuffer(index, "has a bad offset");
         if (buffer.offset > plan_.arena_bytes || bytes > plan_.arena_bytes - buffer.offset) {
           return BadBuffer(index, "reaches beyond the arena");
         }
@@ -253,20 +255,23 @@ class Checker {
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       const OutputSpec& output = plan_.outputs[i];
       if (output.kind != OutputSpec::Kind::kBuffer) continue;
-      const auto bad = [i](std::string_view what) { return absl::DataLossError(StrCat("plan: output ", i, " ", what)); };
+      const auto bad = [i](std::string_view what) {
+        return absl::DataLossError(StrCat("plan: output ", i, " ", what));
+      };
       if (output.buffer >= plan_.buffers.size()) return bad("names a buffer that does not exist");
       const uint32_t root = roots_[output.buffer].buffer;
       const Storage storage = plan_.buffers[root].storage;
       if (storage == Storage::kArena) return bad("is in the arena, which the next run overwrites");
       if (storage == Storage::kExtern && !live_[root]) return bad("holds nothing at the end");
-      if (storage == Storage::kInput && plan_.inputs[plan_.buffers[root].index].unused) return bad("is an unused input");
+      if (storage == Storage::kInput && plan_.inputs[plan_.buffers[root].index].unused)
+        return bad("is an unused input");
     }
     return absl::OkStatus();
   }
 
   const Plan& plan_;
   std::vector<Root> roots_;
-  std::vector<bool> live_;   // EXTERN buffers that hold a value at step_
+  std::vector<bool> live_;  // EXTERN buffers that hold a value at step_
   size_t step_ = 0;
 };
 

@@ -113,8 +113,8 @@ absl::StatusOr<Step> ToStep(const v1::Step& from) {
   switch (from.kind_case()) {
     case v1::Step::kLaunch: {
       const v1::LaunchStep& launch = from.launch();
-      return Step(LaunchStep{launch.kernel(), {launch.buffers().begin(), launch.buffers().end()}, launch.units(),
-                             launch.grain()});
+      return Step(LaunchStep{
+          launch.kernel(), {launch.buffers().begin(), launch.buffers().end()}, launch.units(), launch.grain()});
     }
     case v1::Step::kCall:
       return ToCall(from.call());
@@ -171,10 +171,8 @@ absl::StatusOr<Plan> PlanFromManifest(const v1::Manifest& manifest) {
   Plan plan;
   plan.arena_bytes = static_cast<int64_t>(manifest.arena_bytes());
   for (const v1::Kernel& kernel : manifest.kernels()) {
-    plan.kernels.push_back(KernelInfo{kernel.name(),
-                                      {kernel.source_ops().begin(), kernel.source_ops().end()},
-                                      kernel.bytes_moved(),
-                                      kernel.flops()});
+    plan.kernels.push_back(KernelInfo{
+        kernel.name(), {kernel.source_ops().begin(), kernel.source_ops().end()}, kernel.bytes_moved(), kernel.flops()});
   }
   for (const v1::Buffer& buffer : manifest.buffers()) plan.buffers.push_back(ToBuffer(buffer));
   for (const v1::ConstantData& constant : manifest.constants()) plan.constants.push_back(constant.data());

@@ -67,7 +67,8 @@ std::string Mismatch(const BoundPlan& bound, const InputSpec& spec, const c10::I
   if (buffer.opaque) return "";
   if (!value.isTensor()) return c10::str("is no tensor, the plan expects ", Describe(buffer));
   const at::Tensor& tensor = value.toTensor();
-  if (!Matches(tensor, buffer)) return c10::str("is ", Describe(tensor), ", the plan expects ", Describe(buffer), " on cpu");
+  if (!Matches(tensor, buffer))
+    return c10::str("is ", Describe(tensor), ", the plan expects ", Describe(buffer), " on cpu");
   if (!tensor.has_storage()) return "has no memory of its own";
   if (bound.view_returned[spec.buffer] && !SameLayout(tensor, buffer)) {
     return "has other strides than the plan was made for, and a view of it is returned";
@@ -253,14 +254,14 @@ c10::IValue PlanRun::TakeOutput(const OutputSpec& spec) {
   const uint32_t root = bound_.places[spec.buffer].root;
   for (const Stand& stand : stands_) {
     if (stand.buffer != root) continue;
-    return stand.original;   // never a view of it: InputMismatch() sees to that
+    return stand.original;  // never a view of it: InputMismatch() sees to that
   }
   const at::Tensor tensor = value.toTensor();
   // What an ATen step returned may be a view of scratch memory, and constants belong to all runs: the caller gets a
   // copy of either.
   const char* data = static_cast<const char*>(frame_.pointers[spec.buffer]);
-  const bool in_arena = frame_.arena != nullptr && data >= frame_.arena->data() &&
-                        data < frame_.arena->data() + frame_.arena->bytes();
+  const bool in_arena =
+      frame_.arena != nullptr && data >= frame_.arena->data() && data < frame_.arena->data() + frame_.arena->bytes();
   if (!in_arena && bound_.root_storage(spec.buffer) != Storage::kConstant) return tensor;
   ++counters_.restrided;
   return tensor.clone();
@@ -271,7 +272,7 @@ void PlanRun::WriteBack() {
   for (const Stand& stand : stands_) {
     const c10::IValue& copy = frame_.values[stand.buffer];
     if (!bound_.may_write[stand.buffer] || !copy.isTensor()) continue;
-    if (at::has_internal_overlap(stand.original) != at::MemOverlap::No) continue;   // nothing can write into it
+    if (at::has_internal_overlap(stand.original) != at::MemOverlap::No) continue;  // nothing can write into it
     stand.original.copy_(copy.toTensor());
   }
 }

@@ -19,8 +19,8 @@ struct ExecutionCounters {
   int64_t runs = 0;
   int64_t kernel_launches = 0;
   int64_t extern_calls = 0;
-  int64_t restrided = 0;   // tensors copied because their strides (or their memory) were not the traced ones
-  int64_t errors = 0;      // runs that threw
+  int64_t restrided = 0;  // tensors copied because their strides (or their memory) were not the traced ones
+  int64_t errors = 0;     // runs that threw
 };
 
 struct StepTimer {
@@ -32,10 +32,10 @@ struct StepTimer {
 struct Frame {
   explicit Frame(const BoundPlan& bound);
 
-  std::unique_ptr<Arena> arena;        // null between runs
-  uint64_t bound_arena = 0;            // the arena that the tables point into
-  std::vector<void*> pointers;         // by buffer: first element
-  std::vector<c10::IValue> values;     // by buffer: tensor or host value
+  std::unique_ptr<Arena> arena;     // null between runs
+  uint64_t bound_arena = 0;         // the arena that the tables point into
+  std::vector<void*> pointers;      // by buffer: first element
+  std::vector<c10::IValue> values;  // by buffer: tensor or host value
 };
 
 // Why the plan can't run on `inputs`; empty when it can.
@@ -48,7 +48,7 @@ class PlanRun {
   PlanRun(const BoundPlan& bound, Frame& frame, StepTimer* timers);
   PlanRun(const PlanRun&) = delete;
   PlanRun& operator=(const PlanRun&) = delete;
-  ~PlanRun();   // lets go of all tensors of this run
+  ~PlanRun();  // lets go of all tensors of this run
 
   // See Executable::Run(). REQUIRES: InputMismatch() has nothing against `inputs`.
   std::vector<c10::IValue> Execute(std::vector<c10::IValue> inputs);

@@ -11,23 +11,35 @@ std::string Hex(const std::string& raw) { return absl::BytesToHexString(raw); }
 
 std::string_view SourceName(v1::Source source) {
   switch (source) {
-    case v1::SOURCE_COMPILED: return "compiled";
-    case v1::SOURCE_JOINED: return "joined";
-    case v1::SOURCE_MEMORY: return "memory";
-    case v1::SOURCE_DISK: return "disk";
-    case v1::SOURCE_REMOTE: return "remote";
-    default: return "unknown";
+    case v1::SOURCE_COMPILED:
+      return "compiled";
+    case v1::SOURCE_JOINED:
+      return "joined";
+    case v1::SOURCE_MEMORY:
+      return "memory";
+    case v1::SOURCE_DISK:
+      return "disk";
+    case v1::SOURCE_REMOTE:
+      return "remote";
+    default:
+      return "unknown";
   }
 }
 
 std::string_view KindName(CallEvent::Kind kind) {
   switch (kind) {
-    case CallEvent::Kind::kAccepted: return "accepted";
-    case CallEvent::Kind::kQueued: return "queued";
-    case CallEvent::Kind::kStage: return "stage";
-    case CallEvent::Kind::kRetry: return "retry";
-    case CallEvent::Kind::kDone: return "done";
-    case CallEvent::Kind::kFailed: return "failed";
+    case CallEvent::Kind::kAccepted:
+      return "accepted";
+    case CallEvent::Kind::kQueued:
+      return "queued";
+    case CallEvent::Kind::kStage:
+      return "stage";
+    case CallEvent::Kind::kRetry:
+      return "retry";
+    case CallEvent::Kind::kDone:
+      return "done";
+    case CallEvent::Kind::kFailed:
+      return "failed";
   }
   return "unknown";
 }
@@ -51,8 +63,7 @@ void WriteKernels(JsonWriter& json, const v1::Manifest& manifest) {
     json.Integer("flops", kernel.flops());
     json.Text("object", Hex(manifest.objects(static_cast<int>(kernel.object())).digest()));
     const auto found = records.find(kernel.name());
-    const v1::KernelRecord& record =
-        found != records.end() ? *found->second : v1::KernelRecord::default_instance();
+    const v1::KernelRecord& record = found != records.end() ? *found->second : v1::KernelRecord::default_instance();
     json.Flag("reused", record.reused());
     json.Number("codegen_ms", record.codegen_ms());
     json.Number("compile_ms", record.compile_ms());
@@ -119,7 +130,8 @@ std::string ReportJson(const CompiledGraph& graph) {
   json.Text("compiler_fingerprint", graph.manifest.compiler_fingerprint());
   json.Integer("arena_bytes", static_cast<int64_t>(graph.manifest.arena_bytes()));
   int64_t object_bytes = 0;
-  for (const v1::ObjectRef& object : graph.manifest.objects()) object_bytes += static_cast<int64_t>(object.size_bytes());
+  for (const v1::ObjectRef& object : graph.manifest.objects())
+    object_bytes += static_cast<int64_t>(object.size_bytes());
   json.Integer("object_bytes", object_bytes);
   json.Integer("objects", graph.manifest.objects_size());
   WriteTarget(json, graph.manifest.target(), "target");

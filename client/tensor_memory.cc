@@ -41,9 +41,8 @@ PoolAllocator& GlobalAllocator() {
 caffe2::TypeMeta TypeOf(const Buffer& buffer) { return c10::scalarTypeToTypeMeta(ToScalarType(buffer.dtype)); }
 
 at::Tensor Make(c10::Storage storage, const Buffer& buffer) {
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
-                                                               c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                               TypeOf(buffer));
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), TypeOf(buffer));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(buffer.sizes, buffer.strides);
   return tensor;
 }

@@ -11,14 +11,14 @@
 namespace stepone::client {
 namespace {
 
-constexpr uint32_t kFormatVersion = 1;   // of Manifest
-constexpr uint64_t kMaxObjectBytes = uint64_t{64} << 20;   // a kernel is a few kilobytes
+constexpr uint32_t kFormatVersion = 1;                    // of Manifest
+constexpr uint64_t kMaxObjectBytes = uint64_t{64} << 20;  // a kernel is a few kilobytes
 constexpr std::string_view kElfFormat = "elf-so";
 
 absl::Status CheckVersions(const v1::Manifest& manifest) {
   if (manifest.format_version() != kFormatVersion) {
-    return absl::FailedPreconditionError(StrCat("artifact has format ", manifest.format_version(),
-                                                ", this client reads ", kFormatVersion));
+    return absl::FailedPreconditionError(
+        StrCat("artifact has format ", manifest.format_version(), ", this client reads ", kFormatVersion));
   }
   if (manifest.kernel_abi_version() != STEPONE_KERNEL_ABI_VERSION) {
     return absl::FailedPreconditionError(StrCat("artifact has kernel ABI ", manifest.kernel_abi_version(),
@@ -42,8 +42,8 @@ absl::StatusOr<std::vector<Digest>> CheckObjects(const v1::Manifest& manifest) {
     const std::optional<Digest> digest = Digest::FromRaw(object.digest());
     if (!digest) return absl::DataLossError(StrCat("object ", digests.size(), " has no digest"));
     if (object.format() != kElfFormat) {
-      return absl::FailedPreconditionError(StrCat("object ", digests.size(), " has the unknown format \"",
-                                                  object.format(), "\""));
+      return absl::FailedPreconditionError(
+          StrCat("object ", digests.size(), " has the unknown format \"", object.format(), "\""));
     }
     if (object.size_bytes() == 0 || object.size_bytes() > kMaxObjectBytes) {
       return absl::DataLossError(StrCat("object ", digests.size(), " has ", object.size_bytes(), " bytes"));

@@ -18,7 +18,7 @@ struct VerifiedManifest {
   v1::Manifest manifest;
   std::string graph_key;
   Plan plan;
-  std::vector<Digest> objects;   // one per Manifest.objects
+  std::vector<Digest> objects;  // one per Manifest.objects
 };
 
 // What the request asked for; an artifact that does not answer it is refused.

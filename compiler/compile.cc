@@ -29,8 +29,9 @@ absl::Status Unavailable(std::string_view what, std::string_view asked, std::str
   v1::ErrorDetail detail;
   detail.set_rule(std::string("unknown-") + std::string(what));
   detail.add_known_values(std::string(known));
-  return WithDetail(absl::UnimplementedError(StrCat("this compiler has no ", what, " \"", asked, "\"; it has: ", known)),
-                    std::move(detail));
+  return WithDetail(
+      absl::UnimplementedError(StrCat("this compiler has no ", what, " \"", asked, "\"; it has: ", known)),
+      std::move(detail));
 }
 
 absl::Status CheckOffered(const CompileInput& input) {

@@ -22,11 +22,11 @@ namespace stepone::compiler {
 
 // One request. Plain data.
 struct CompileInput {
-  const v1::Graph* graph = nullptr;   // not owned; must outlive the call. REQUIRES: not null
+  const v1::Graph* graph = nullptr;  // not owned; must outlive the call. REQUIRES: not null
   v1::Target target;
   v1::CodeOptions options;
-  bool report = false;                // fill in Manifest.report completely; counts are filled in always
-  int threads = 1;                    // most threads that the call may keep busy; >= 1
+  bool report = false;  // fill in Manifest.report completely; counts are filled in always
+  int threads = 1;      // most threads that the call may keep busy; >= 1
 };
 
 // Objects of kernels that were compiled before. Called on the thread that runs Compile().
@@ -38,15 +38,16 @@ class KernelCache {
   virtual std::vector<std::string> Lookup(const std::vector<std::string>& kernel_keys) = 0;
 };
 
-// Who wants to know how far a compile is, and may call it off. Methods may be called from any thread of the compile, one
-// at a time.
+// Who wants to know how far a compile is, and may call it off. Methods may be called from any thread of the compile,
+// one at a time.
 class CompileObserver {
  public:
   virtual ~CompileObserver() = default;
-  // `stage` is a short lower-case word ("import", "fuse", "codegen", "build", "package"). `kernels_total` is 0 until the
-  // number of kernels is known.
+  // `stage` is a short lower-case word ("import", "fuse", "codegen", "build", "package"). `kernels_total` is 0 until
+  // the number of kernels is known.
   virtual void OnStage(std::string_view stage, int kernels_done, int kernels_total) = 0;
-  // True: nobody wants the result any more. Asked between stages and between kernels; Compile() then returns kCancelled.
+  // True: nobody wants the result any more. Asked between stages and between kernels; Compile() then returns
+  // kCancelled.
   virtual bool Cancelled() = 0;
 };
 

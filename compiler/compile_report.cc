@@ -14,18 +14,29 @@ namespace {
 
 // Calls that only rename positions or storage: they cost nothing in eager mode either and would flatter the share.
 bool IsView(std::string_view op) {
-  static constexpr std::array<std::string_view, 19> kViews = {
-      "aten.view.default",      "aten._unsafe_view.default", "aten.t.default",         "aten.transpose.int",
-      "aten.permute.default",   "aten.expand.default",       "aten.slice.Tensor",      "aten.select.int",
-      "aten.unsqueeze.default", "aten.squeeze.dim",          "aten.squeeze.default",   "aten.squeeze.dims",
-      "aten.detach.default",    "aten.alias.default",        "aten.as_strided.default", "aten.split.Tensor",
-      "aten.unbind.int",        "aten.reshape.default",      "aten.split_with_sizes.default"};
+  static constexpr std::array<std::string_view, 19> kViews = {"aten.view.default",
+                                                              "aten._unsafe_view.default",
+                                                              "aten.t.default",
+                                                              "aten.transpose.int",
+                                                              "aten.permute.default",
+                                                              "aten.expand.default",
+                                                              "aten.slice.Tensor",
+                                                              "aten.select.int",
+                                                              "aten.unsqueeze.default",
+                                                              "aten.squeeze.dim",
+                                                              "aten.squeeze.default",
+                                                              "aten.squeeze.dims",
+                                                              "aten.detach.default",
+                                                              "aten.alias.default",
+                                                              "aten.as_strided.default",
+                                                              "aten.split.Tensor",
+                                                              "aten.unbind.int",
+                                                              "aten.reshape.default",
+                                                              "aten.split_with_sizes.default"};
   return std::find(kViews.begin(), kViews.end(), op) != kViews.end();
 }
 
-int64_t Bytes(const ir::TensorType& type) {
-  return type.plain ? type.NumElements() * ir::ByteSize(type.dtype) : 0;
-}
+int64_t Bytes(const ir::TensorType& type) { return type.plain ? type.NumElements() * ir::ByteSize(type.dtype) : 0; }
 
 void AddKernels(const loops::Program& program, const BuiltKernels& kernels, v1::CompileReport& report) {
   std::set<int32_t> seen;
@@ -48,14 +59,17 @@ void AddNotes(v1::Mode mode, v1::CompileReport& report) {
   switch (mode) {
     case v1::MODE_REDUCE_OVERHEAD:
       report.add_notes(
-          "mode reduce-overhead: same code as default; on a CPU the plan already runs without Python or allocator calls "
+          "mode reduce-overhead: same code as default; on a CPU the plan already runs without Python or allocator "
+          "calls "
           "between kernels, and there is no device graph to record");
       break;
     case v1::MODE_MAX_AUTOTUNE:
     case v1::MODE_MAX_AUTOTUNE_NO_CUDAGRAPHS:
-      report.add_notes("mode max-autotune: same code as default; schedules come from the cost model, nothing is measured yet");
+      report.add_notes(
+          "mode max-autotune: same code as default; schedules come from the cost model, nothing is measured yet");
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -74,8 +88,8 @@ void ReportBuilder::EndOfPlanning() {
   for (const passes::PassRecord& pass : passes_) planning_ms_ -= pass.milliseconds;
 }
 
-void ReportBuilder::Fill(const ir::Graph& graph, const loops::Program& program, const BuiltKernels& kernels, v1::Mode mode,
-                         bool complete, v1::CompileReport& report) const {
+void ReportBuilder::Fill(const ir::Graph& graph, const loops::Program& program, const BuiltKernels& kernels,
+                         v1::Mode mode, bool complete, v1::CompileReport& report) const {
   std::set<std::string> fused;
   std::map<std::string, int> externs;
   int64_t fused_bytes = 0;

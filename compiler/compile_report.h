@@ -32,7 +32,7 @@ class ReportBuilder {
             bool complete, v1::CompileReport& report) const;
 
  private:
-  std::set<std::string> counted_nodes_;   // calls of the request that compute something
+  std::set<std::string> counted_nodes_;  // calls of the request that compute something
   std::vector<passes::PassRecord> passes_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double planning_ms_ = 0;

@@ -12,8 +12,8 @@ namespace stepone::compiler {
 
 std::string Fingerprint() {
   static const auto* fingerprint =
-      new std::string(StrCat("stepone ", kVersion, " abi ", STEPONE_KERNEL_ABI_VERSION, " source ", kSourceRevision, " ",
-                             build::ToolchainFingerprint()));
+      new std::string(StrCat("stepone ", kVersion, " abi ", STEPONE_KERNEL_ABI_VERSION, " source ", kSourceRevision,
+                             " ", build::ToolchainFingerprint()));
   return *fingerprint;
 }
 

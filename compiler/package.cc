@@ -19,12 +19,18 @@ using loops::BufferId;
 
 v1::Storage StorageOf(planning::Home home) {
   switch (home) {
-    case planning::Home::kInput: return v1::STORAGE_INPUT;
-    case planning::Home::kConstant: return v1::STORAGE_CONSTANT;
-    case planning::Home::kArena: return v1::STORAGE_ARENA;
-    case planning::Home::kOutput: return v1::STORAGE_OUTPUT;
-    case planning::Home::kExtern: return v1::STORAGE_EXTERN;
-    case planning::Home::kView: return v1::STORAGE_VIEW;
+    case planning::Home::kInput:
+      return v1::STORAGE_INPUT;
+    case planning::Home::kConstant:
+      return v1::STORAGE_CONSTANT;
+    case planning::Home::kArena:
+      return v1::STORAGE_ARENA;
+    case planning::Home::kOutput:
+      return v1::STORAGE_OUTPUT;
+    case planning::Home::kExtern:
+      return v1::STORAGE_EXTERN;
+    case planning::Home::kView:
+      return v1::STORAGE_VIEW;
   }
   return v1::STORAGE_UNSPECIFIED;
 }
@@ -87,14 +93,19 @@ class Packager {
       }
       switch (memory_.placements[b].home) {
         case planning::Home::kInput:
-        case planning::Home::kConstant: to.set_index(from.index); break;
-        case planning::Home::kArena: to.set_offset(memory_.placements[b].offset_bytes); break;
+        case planning::Home::kConstant:
+          to.set_index(from.index);
+          break;
+        case planning::Home::kArena:
+          to.set_offset(memory_.placements[b].offset_bytes);
+          break;
         case planning::Home::kView:
           to.set_index(from.base);
           to.set_offset(from.offset);
           break;
         case planning::Home::kOutput:
-        case planning::Home::kExtern: break;
+        case planning::Home::kExtern:
+          break;
       }
     }
   }

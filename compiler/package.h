@@ -10,8 +10,8 @@
 
 namespace stepone::compiler {
 
-// Fills in everything of the manifest but key, fingerprint, target, options and the report. Objects that several kernels
-// share appear once.
+// Fills in everything of the manifest but key, fingerprint, target, options and the report. Objects that several
+// kernels share appear once.
 CompileResult Package(const ir::Graph& graph, const loops::Program& program, const planning::MemoryPlan& memory,
                       const BuiltKernels& kernels);
 

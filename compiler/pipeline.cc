@@ -12,8 +12,7 @@ namespace {
 using ir::Stage;
 
 constexpr Pass kPipeline[] = {
-    {"eliminate_dead", EliminateDead, Stage::kImported,
-     "first: what nobody needs should not cost a decomposition"},
+    {"eliminate_dead", EliminateDead, Stage::kImported, "first: what nobody needs should not cost a decomposition"},
     {"decompose", Decompose, Stage::kDecomposed, "all that follows knows primitives only"},
     {"canonicalize", Canonicalize, Stage::kDecomposed,
      "before folding: decompositions leave chains of views and casts, and constants on either side"},
@@ -23,7 +22,8 @@ constexpr Pass kPipeline[] = {
      "after canonicalisation, which makes equal things look equal"},
     {"canonicalize_again", Canonicalize, Stage::kDecomposed,
      "folding and merging put new views and casts next to each other"},
-    {"eliminate_dead_again", EliminateDead, Stage::kDecomposed, "last: fusion counts uses, so only real ones may be left"},
+    {"eliminate_dead_again", EliminateDead, Stage::kDecomposed,
+     "last: fusion counts uses, so only real ones may be left"},
 };
 
 }  // namespace

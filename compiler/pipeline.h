@@ -19,8 +19,8 @@ absl::Span<const Pass> Pipeline();
 const Pass* FindPass(std::string_view name);
 
 struct PipelineOptions {
-  bool fallback_random = false;   // CodeOptions.fallback_random
-  RunnerOptions runner;           // `runner.pass` is filled in from the fields above
+  bool fallback_random = false;  // CodeOptions.fallback_random
+  RunnerOptions runner;          // `runner.pass` is filled in from the fields above
 };
 
 // Runs Pipeline() on an imported graph, which is then ready for fusion (ir::Stage::kDecomposed). Errors: see RunPasses.

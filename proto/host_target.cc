@@ -136,12 +136,11 @@ absl::Status CheckRunsOn(const v1::Target& target, const v1::Target& host) {
   const int level = X86Level(target.isa());
   const bool level_fits = level != 0 ? level <= X86Level(host.isa()) : target.isa() == host.isa();
   if (!level_fits) {
-    return absl::FailedPreconditionError(
-        StrCat("artifact needs ", target.isa(), ", host is ", host.isa()));
+    return absl::FailedPreconditionError(StrCat("artifact needs ", target.isa(), ", host is ", host.isa()));
   }
   if (target.vector_bytes() > host.vector_bytes()) {
-    return absl::FailedPreconditionError(StrCat("artifact needs vectors of ", target.vector_bytes(),
-                                                      " bytes, host has ", host.vector_bytes()));
+    return absl::FailedPreconditionError(
+        StrCat("artifact needs vectors of ", target.vector_bytes(), " bytes, host has ", host.vector_bytes()));
   }
   for (const std::string& feature : target.features()) {
     if (std::find(host.features().begin(), host.features().end(), feature) == host.features().end()) {

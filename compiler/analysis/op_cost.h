@@ -12,8 +12,8 @@ namespace stepone::analysis {
 // and a store.
 bool IsExpensive(ir::Op op);
 
-// Floating-point operations per result element (per operand element for reductions), as reports count them: a polynomial
-// function counts its multiplications and additions.
+// Floating-point operations per result element (per operand element for reductions), as reports count them: a
+// polynomial function counts its multiplications and additions.
 int64_t FlopsPerElement(ir::Op op);
 
 // The node's flops; 0 for extern calls, whose insides are not ours to count.

@@ -197,8 +197,9 @@ class Importer {
       const TensorType& type = graph_.type(*value);
       const int64_t bytes = type.NumElements() * ir::ByteSize(type.dtype);
       if (bytes != static_cast<int64_t>(constant.data().size())) {
-        return InvalidNode(where, "constant",
-                           StrCat(constant.data().size(), " bytes of data for ", ToString(type), ", which has ", bytes));
+        return InvalidNode(
+            where, "constant",
+            StrCat(constant.data().size(), " bytes of data for ", ToString(type), ", which has ", bytes));
       }
       if (!ir::IsContiguous(type)) return InvalidNode(where, "constant", "data is row-major, strides must be too");
       graph_.constants.push_back({*value, constant.data()});
@@ -260,8 +261,9 @@ class Importer {
       return InvalidNode(name, "def-before-use", StrCat("nothing defines value ", value));
     }
     if (OnCycle(node)) return InvalidNode(name, "cycle", "the node needs its own result");
-    return InvalidNode(name, "def-before-use",
-                       StrCat("value ", value, " is the result of '", NodeName(producers_[value]), "', which comes later"));
+    return InvalidNode(
+        name, "def-before-use",
+        StrCat("value ", value, " is the result of '", NodeName(producers_[value]), "', which comes later"));
   }
 
   absl::Status ReadNode(int index) {
@@ -290,8 +292,8 @@ class Importer {
   absl::Status ReadEffects(const v1::Node& node, const std::string& name, ir::Call& call) {
     call.result_aliases.assign(node.results_size(), -1);
     if (node.result_aliases_size() != 0 && node.result_aliases_size() != node.results_size()) {
-      return InvalidNode(name, "aliases", StrCat(node.result_aliases_size(), " aliases of ", node.results_size(),
-                                                 " results"));
+      return InvalidNode(name, "aliases",
+                         StrCat(node.result_aliases_size(), " aliases of ", node.results_size(), " results"));
     }
     for (int i = 0; i < node.result_aliases_size(); ++i) {
       if (node.result_aliases(i) == 0) continue;
@@ -350,8 +352,9 @@ class Importer {
     const v1::ValueList& list = argument.value_list();
     const std::string name = NodeName(node);
     if (list.present_size() != list.values_size()) {
-      return InvalidNode(name, "argument", StrCat("list '", argument.name(), "' has ", list.values_size(),
-                                                  " values and ", list.present_size(), " marks of presence"));
+      return InvalidNode(name, "argument",
+                         StrCat("list '", argument.name(), "' has ", list.values_size(), " values and ",
+                                list.present_size(), " marks of presence"));
     }
     ir::OperandList operands;
     ir::Dims numbers;
@@ -465,9 +468,9 @@ class Importer {
   const v1::Graph& request_;
   ir::Graph graph_;
   std::vector<Known> known_;
-  std::vector<int> producers_;       // per value: the first node that has it as a result
-  std::vector<ValueId> operands_;    // of the node at hand
-  std::vector<TensorType> types_;    // of what Define() defined since it was last cleared
+  std::vector<int> producers_;     // per value: the first node that has it as a result
+  std::vector<ValueId> operands_;  // of the node at hand
+  std::vector<TensorType> types_;  // of what Define() defined since it was last cleared
 };
 
 }  // namespace

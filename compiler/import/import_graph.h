@@ -8,12 +8,13 @@
 
 namespace stepone::import {
 
-// Every call of the request becomes a kAten node; host values that are numbers become arguments, input numbers and output
-// numbers. The result passes ir::Verify(graph, Stage::kImported).
+// Every call of the request becomes a kAten node; host values that are numbers become arguments, input numbers and
+// output numbers. The result passes ir::Verify(graph, Stage::kImported).
 //
-// Errors: kInvalidArgument naming the node (or "input 3", "output 0") and the rule that the request breaks: value-index,
-// def-before-use, cycle, redefined, unused-value, type, argument, op-name, results, aliases, constant, output;
-// kUnimplemented for sizes, strides or numbers that are expressions of symbols (the graph must be specialised first).
+// Errors: kInvalidArgument naming the node (or "input 3", "output 0") and the rule that the request breaks:
+// value-index, def-before-use, cycle, redefined, unused-value, type, argument, op-name, results, aliases, constant,
+// output; kUnimplemented for sizes, strides or numbers that are expressions of symbols (the graph must be specialised
+// first).
 absl::StatusOr<ir::Graph> ImportGraph(const v1::Graph& request);
 
 }  // namespace stepone::import

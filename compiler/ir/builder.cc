@@ -103,8 +103,8 @@ Expr Binary(Op op, Expr a, const Scalar& b) { return Binary(op, a, Like(a, b)); 
 Expr Where(Expr condition, Expr yes, Expr no) {
   Builder& builder = *condition.builder;
   if (condition.dtype() != DType::kBool || yes.dtype() != no.dtype()) {
-    builder.Fail("dtype", StrCat("where of ", Name(condition.dtype()), ", ", Name(yes.dtype()), " and ",
-                                 Name(no.dtype())));
+    builder.Fail("dtype",
+                 StrCat("where of ", Name(condition.dtype()), ", ", Name(yes.dtype()), " and ", Name(no.dtype())));
     return yes;
   }
   const Dims sizes = BroadcastSizes(builder, condition.sizes(), BroadcastSizes(builder, yes.sizes(), no.sizes()));
@@ -328,8 +328,8 @@ Expr TakeGrad(Expr upstream, Expr index, int64_t dim, int64_t size, int64_t skip
   const int64_t end = dim + index.rank();
   const Dims& from = upstream.sizes();
   if (end > upstream.rank() || !std::equal(index.sizes().begin(), index.sizes().end(), from.begin() + dim)) {
-    upstream.builder->Fail("sizes", StrCat("rows of ", SizesText(from), " added by ", SizesText(index.sizes()),
-                                           " along dim ", dim));
+    upstream.builder->Fail(
+        "sizes", StrCat("rows of ", SizesText(from), " added by ", SizesText(index.sizes()), " along dim ", dim));
     return upstream;
   }
   Dims sizes(from.begin(), from.begin() + dim);

@@ -101,7 +101,7 @@ Expr Reshape(Expr x, Dims sizes);
 Expr Permute(Expr x, const Dims& dims);
 Expr BroadcastTo(Expr x, const Dims& sizes);  // by torch's rules: missing leading dims, then size-1 dims
 Expr Unsqueeze(Expr x, int64_t dim);
-Expr Squeeze(Expr x, int64_t dim);            // REQUIRES: that dim has size 1
+Expr Squeeze(Expr x, int64_t dim);  // REQUIRES: that dim has size 1
 Expr Slice(Expr x, int64_t dim, int64_t start, int64_t length, int64_t step = 1);
 Expr Flip(Expr x, const Dims& dims);
 Expr Pad(Expr x, const Dims& low, const Dims& high, const Scalar& value);

@@ -126,9 +126,8 @@ bool Graph::RemoveDead() {
   kept.reserve(order_.size());
   for (size_t i = order_.size(); i-- > 0;) {
     const Node& node = nodes_[order_[i]];
-    const bool needed = MustRun(node) || std::any_of(node.results.begin(), node.results.end(), [&](ValueId value) {
-                          return value != kNoValue && used[value];
-                        });
+    const bool needed = MustRun(node) || std::any_of(node.results.begin(), node.results.end(),
+                                                     [&](ValueId value) { return value != kNoValue && used[value]; });
     if (!needed) continue;
     for (ValueId operand : node.operands) {
       if (operand != kNoValue) used[operand] = true;

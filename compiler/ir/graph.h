@@ -1,11 +1,12 @@
 // The compiler's graph: functional, typed, in static single assignment, with numbers for sizes.
 //
 // Semantics that every pass relies on:
-//  * Broadcasting and dtype promotion are explicit: operands of a pointwise op have the result's sizes, and all operands
+//  * Broadcasting and dtype promotion are explicit: operands of a pointwise op have the result's sizes, and all
+//  operands
 //    and the result have one dtype, but for cast, comparisons and isnan (result bool) and where (first operand bool).
 //  * A value is its elements; strides matter only where a value meets memory (inputs, outputs, extern operands and
-//    results). Views are maps of positions and never promise shared memory. Aliasing between outputs and inputs that the
-//    caller can see is kept outside of the graph (Output::alias_of).
+//    results). Views are maps of positions and never promise shared memory. Aliasing between outputs and inputs that
+//    the caller can see is kept outside of the graph (Output::alias_of).
 //  * Float ops follow IEEE 754 with default rounding; NaN propagates; subnormals are kept. Sums may be reassociated, in
 //    an order that depends on shapes only. Nothing else may be reassociated, contracted or approximated beyond the ulp
 //    bounds of codegen's functions (fused multiply-add of a product that has one use is allowed).
@@ -80,10 +81,9 @@ struct MemoryFormatArg {
   std::string name;
   bool operator==(const MemoryFormatArg&) const = default;
 };
-using ArgumentValue =
-    std::variant<NoneArg, OperandRef, OperandList, int64_t, double, bool, std::string, Dims, std::vector<double>,
-                 std::vector<bool>, std::vector<std::string>, DType, DeviceArg, LayoutArg, MemoryFormatArg,
-                 std::complex<double>>;
+using ArgumentValue = std::variant<NoneArg, OperandRef, OperandList, int64_t, double, bool, std::string, Dims,
+                                   std::vector<double>, std::vector<bool>, std::vector<std::string>, DType, DeviceArg,
+                                   LayoutArg, MemoryFormatArg, std::complex<double>>;
 struct Argument {
   std::string name;
   ArgumentValue value;
@@ -92,7 +92,7 @@ struct Argument {
 
 // A call of an ATen (or custom) op through the dispatcher.
 struct Call {
-  std::string op;                  // "aten.convolution.default"
+  std::string op;  // "aten.convolution.default"
   std::vector<Argument> arguments;
   bool results_are_list = false;
   std::vector<int32_t> result_aliases;    // per result: index into operands of what it may share storage with, or -1
@@ -114,10 +114,10 @@ struct Value {
 struct Node {
   Op op;
   std::vector<ValueId> operands;
-  std::vector<ValueId> results;   // kNoValue for a result that nobody uses (extern calls only)
+  std::vector<ValueId> results;  // kNoValue for a result that nobody uses (extern calls only)
   Attrs attrs;
-  std::shared_ptr<const Call> call;   // kAten only
-  std::vector<std::string> sources;   // names of the request's nodes that this one stands for
+  std::shared_ptr<const Call> call;  // kAten only
+  std::vector<std::string> sources;  // names of the request's nodes that this one stands for
 };
 
 // What comes back to the caller: a value, a number, or nothing.
@@ -137,7 +137,7 @@ enum class Role : uint8_t { kForward = 1, kBackward = 2, kJoint = 3, kInference 
 class Graph {
  public:
   Role role = Role::kForward;
-  std::vector<ValueId> inputs;       // kNoValue for an input that is a number
+  std::vector<ValueId> inputs;                        // kNoValue for an input that is a number
   std::vector<std::optional<int64_t>> input_numbers;  // per input: the number it must equal
   std::vector<Constant> constants;
   std::vector<Output> outputs;

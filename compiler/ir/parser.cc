@@ -97,9 +97,9 @@ class Parser {
 
   void Fail(std::string_view expected) {
     if (!error_.ok()) return;
-    error_ = absl::InvalidArgumentError(
-        StrCat("line ", line_, ": expected ", expected, rest_.empty() ? " at the end" : " before '", rest_.substr(0, 30),
-               rest_.empty() ? "" : "'"));
+    error_ = absl::InvalidArgumentError(StrCat("line ", line_, ": expected ", expected,
+                                               rest_.empty() ? " at the end" : " before '", rest_.substr(0, 30),
+                                               rest_.empty() ? "" : "'"));
     rest_ = {};
   }
 
@@ -448,9 +448,8 @@ class Parser {
     Expect('[');
     ArgumentValue list;
     if (Peek('%') || PeekWord() == "none") {
-      list = Elements<OperandList>([&](OperandList& to) {
-        to.operands.push_back(TakeWord("none") ? -1 : Operand(operands).operand);
-      });
+      list = Elements<OperandList>(
+          [&](OperandList& to) { to.operands.push_back(TakeWord("none") ? -1 : Operand(operands).operand); });
     } else if (Peek('"')) {
       list = Elements<std::vector<std::string>>([&](auto& to) { to.push_back(String()); });
     } else if (PeekWord() == "true" || PeekWord() == "false") {

@@ -68,11 +68,16 @@ bool Is16BitFloat(DType dtype) { return dtype == DType::kFloat16 || dtype == DTy
 
 bool Fits(Takes takes, DType dtype) {
   switch (takes) {
-    case Takes::kAny: return true;
-    case Takes::kFloat: return IsFloat(dtype);
-    case Takes::kNumber: return IsFloat(dtype) || IsInteger(dtype);
-    case Takes::kIntegral: return IsInteger(dtype) || dtype == DType::kBool;
-    case Takes::kBool: return dtype == DType::kBool;
+    case Takes::kAny:
+      return true;
+    case Takes::kFloat:
+      return IsFloat(dtype);
+    case Takes::kNumber:
+      return IsFloat(dtype) || IsInteger(dtype);
+    case Takes::kIntegral:
+      return IsInteger(dtype) || dtype == DType::kBool;
+    case Takes::kBool:
+      return dtype == DType::kBool;
   }
   return false;
 }
@@ -112,7 +117,8 @@ class Checker {
     if (node_.results.size() != 1) Fail("arity", "a primitive has one result");
     if (!ok()) return false;
     const auto usable = [](const TensorType& type) { return type.plain && IsFusable(type.dtype); };
-    for (size_t i = 0; i < node_.operands.size(); ++i) Need(usable(operand(i)), "dtype", "an operand no kernel can read");
+    for (size_t i = 0; i < node_.operands.size(); ++i)
+      Need(usable(operand(i)), "dtype", "an operand no kernel can read");
     Need(usable(result()), "dtype", "a result that no kernel can hold");
     return ok();
   }
@@ -170,21 +176,31 @@ class Checker {
 
   void Dispatch() {
     switch (KindOf(node_.op)) {
-      case OpKind::kSource: return Source();
-      case OpKind::kSeed: return Need(result() == Contiguous(DType::kInt64, {1}), "type", "a seed is i64[1]");
-      case OpKind::kRandom: return Random();
-      case OpKind::kPointwise: return Pointwise();
-      case OpKind::kReduction: return Reduction();
-      case OpKind::kView: return View();
-      case OpKind::kMove: return Move();
-      case OpKind::kIndexed: return Indexed();
-      case OpKind::kExtern: return Fail("stage", "not a primitive");
+      case OpKind::kSource:
+        return Source();
+      case OpKind::kSeed:
+        return Need(result() == Contiguous(DType::kInt64, {1}), "type", "a seed is i64[1]");
+      case OpKind::kRandom:
+        return Random();
+      case OpKind::kPointwise:
+        return Pointwise();
+      case OpKind::kReduction:
+        return Reduction();
+      case OpKind::kView:
+        return View();
+      case OpKind::kMove:
+        return Move();
+      case OpKind::kIndexed:
+        return Indexed();
+      case OpKind::kExtern:
+        return Fail("stage", "not a primitive");
     }
   }
 
   void Source() {
     if (node_.op == Op::kFull) return NeedElement("value", result().dtype);
-    Need(result().dtype != DType::kBool && !Is16BitFloat(result().dtype), "dtype", "iota is of numbers, not 16-bit floats");
+    Need(result().dtype != DType::kBool && !Is16BitFloat(result().dtype), "dtype",
+         "iota is of numbers, not 16-bit floats");
     NeedDim(result().rank());
     NeedElement("start", result().dtype);
     NeedElement("step", result().dtype);
@@ -198,7 +214,8 @@ class Checker {
 
   void Pointwise() {
     for (size_t i = 0; i < node_.operands.size(); ++i) {
-      Need(operand(i).sizes == result().sizes, "sizes", "an operand's sizes are not the result's: broadcasting is explicit");
+      Need(operand(i).sizes == result().sizes, "sizes",
+           "an operand's sizes are not the result's: broadcasting is explicit");
     }
     if (node_.op == Op::kCast) return;
     const size_t first = node_.op == Op::kWhere ? 1 : 0;
@@ -315,11 +332,13 @@ class Checker {
     Need(!adds || (!Is16BitFloat(result().dtype) && result().dtype != DType::kBool), "dtype",
          "16-bit floats and bool are cast first");
     switch (node_.op) {
-      case Op::kTake: return Take(operand(0).sizes, result().sizes);
+      case Op::kTake:
+        return Take(operand(0).sizes, result().sizes);
       case Op::kTakeGrad:
         AttrOf<int64_t>("skip");
         return Take(result().sizes, operand(0).sizes);
-      default: return GatherOrScatter();
+      default:
+        return GatherOrScatter();
     }
   }
 

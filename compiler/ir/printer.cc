@@ -72,10 +72,14 @@ std::string AttrText(const Attr& attr) {
 
 std::string_view RoleText(Role role) {
   switch (role) {
-    case Role::kForward: return "forward";
-    case Role::kBackward: return "backward";
-    case Role::kJoint: return "joint";
-    case Role::kInference: return "inference";
+    case Role::kForward:
+      return "forward";
+    case Role::kBackward:
+      return "backward";
+    case Role::kJoint:
+      return "joint";
+    case Role::kInference:
+      return "inference";
   }
   return "forward";
 }

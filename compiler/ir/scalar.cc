@@ -68,12 +68,18 @@ double RoundTo(DType dtype, double value) {
 
 int64_t WrapTo(DType dtype, int64_t value) {
   switch (dtype) {
-    case DType::kInt32: return static_cast<int32_t>(value);
-    case DType::kInt16: return static_cast<int16_t>(value);
-    case DType::kInt8: return static_cast<int8_t>(value);
-    case DType::kUInt8: return static_cast<uint8_t>(value);
-    case DType::kBool: return value != 0 ? 1 : 0;
-    default: return value;
+    case DType::kInt32:
+      return static_cast<int32_t>(value);
+    case DType::kInt16:
+      return static_cast<int16_t>(value);
+    case DType::kInt8:
+      return static_cast<int8_t>(value);
+    case DType::kUInt8:
+      return static_cast<uint8_t>(value);
+    case DType::kBool:
+      return value != 0 ? 1 : 0;
+    default:
+      return value;
   }
 }
 

@@ -14,15 +14,16 @@ namespace stepone::ir {
 using Scalar = std::variant<bool, int64_t, double>;
 
 double ToDouble(const Scalar& scalar);
-int64_t ToInt64(const Scalar& scalar);  // floats towards zero; what does not fit (or is NaN) becomes the smallest int64_t
+int64_t ToInt64(
+    const Scalar& scalar);  // floats towards zero; what does not fit (or is NaN) becomes the smallest int64_t
 
 // `value` as it is after being stored as `dtype`, half to even. REQUIRES: a float dtype.
 double RoundTo(DType dtype, double value);
 // `value` as it is after being stored as `dtype`: wraps. REQUIRES: an integer dtype or bool.
 int64_t WrapTo(DType dtype, int64_t value);
 
-// The scalar as an element of `dtype`: a double for float dtypes, an int64_t for integers, a bool for bool: what kFull's
-// attribute `value` holds. REQUIRES: dtype is fusable.
+// The scalar as an element of `dtype`: a double for float dtypes, an int64_t for integers, a bool for bool: what
+// kFull's attribute `value` holds. REQUIRES: dtype is fusable.
 Scalar Convert(const Scalar& scalar, DType dtype);
 Attr ToAttr(const Scalar& scalar);
 Scalar ToScalar(const Attr& attr);  // REQUIRES: not Dims

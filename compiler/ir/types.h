@@ -32,8 +32,8 @@ int64_t ByteSize(DType dtype);
 // "f32", "bf16", "i64", "u8", "b1", "c64", ...
 std::string_view Name(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
-bool IsFloat(DType dtype);      // float64, float32, float16, bfloat16
-bool IsInteger(DType dtype);    // signed and unsigned, not bool
+bool IsFloat(DType dtype);    // float64, float32, float16, bfloat16
+bool IsInteger(DType dtype);  // signed and unsigned, not bool
 // What kernels can hold: everything but complex and kOther.
 bool IsFusable(DType dtype);
 

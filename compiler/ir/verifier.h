@@ -22,9 +22,9 @@ struct Violation {
 
 // Checks, at both stages: ids in range, every value defined once and before its use, calls' arguments name the operands
 // in order, types sane (as many strides as sizes, none negative), constants' bytes, outputs defined.
-// At kDecomposed also, per primitive: number of operands, attributes there and of their kind and range, dtypes and sizes
-// of operands and result, no 16-bit float arithmetic, only fusable and plain values.
-// Nothing when all is well, else the first violation. That ids are dense holds by construction.
+// At kDecomposed also, per primitive: number of operands, attributes there and of their kind and range, dtypes and
+// sizes of operands and result, no 16-bit float arithmetic, only fusable and plain values. Nothing when all is well,
+// else the first violation. That ids are dense holds by construction.
 std::optional<Violation> Verify(const Graph& graph, Stage stage);
 
 }  // namespace stepone::ir

@@ -10,15 +10,15 @@
 //                           insts                stage 2 (row)      r = 1 / s
 //                                                stage 3 (element)  e = unstash 0; store out[..], e * r
 //
-// Instructions are in static single assignment and each belongs to one stage. An element instruction's value can be used
-// in its own stage only (recompute it, or pass it on through a stash slot: one array of the row's length); a row
-// instruction's value in its own and in all later stages. A reduction stands in an element stage, takes an element value
-// and gives a row value, for later stages.
+// Instructions are in static single assignment and each belongs to one stage. An element instruction's value can be
+// used in its own stage only (recompute it, or pass it on through a stash slot: one array of the row's length); a row
+// instruction's value in its own and in all later stages. A reduction stands in an element stage, takes an element
+// value and gives a row value, for later stages.
 //
 // Sums over rows ("column sums": bias gradients, norm weights' gradients) are `accumulate` instructions: a kernel that
-// has any splits its rows into `shards` ranges of nearly equal length, fixed by the shape; each shard adds up in its own
-// slice of a partial buffer [shards, columns...] (of [shards] when the argument is a row value), which it initialises
-// itself. Another kernel adds the slices up, in order.
+// has any splits its rows into `shards` ranges of nearly equal length, fixed by the shape; each shard adds up in its
+// own slice of a partial buffer [shards, columns...] (of [shards] when the argument is a row value), which it
+// initialises itself. Another kernel adds the slices up, in order.
 //
 // What fusion makes of it: a pointwise kernel over one dim has that dim outer and one row stage (vector_dim 0, no
 // columns); over more dims the last one is the column and what does not depend on it stands in a row stage. Work that
@@ -86,7 +86,7 @@ struct Inst {
   int32_t buffer = -1;
   IndexExpr index;
   std::vector<IndirectTerm> indirect;
-  int32_t guard = -1;       // index into args
+  int32_t guard = -1;  // index into args
   double number = 0;
   int64_t integer = 0;
   int64_t low = 0;
@@ -96,8 +96,8 @@ struct Inst {
 };
 
 struct Stage {
-  bool element = true;            // false: a row stage
-  std::vector<InstId> insts;      // in order
+  bool element = true;        // false: a row stage
+  std::vector<InstId> insts;  // in order
 };
 
 // One argument of the kernel function.
@@ -105,12 +105,12 @@ struct KernelBuffer {
   ir::DType dtype = ir::DType::kFloat32;
   bool read = false;
   bool written = false;
-  int64_t extent = 0;             // elements from the first to one past the last that may be touched
+  int64_t extent = 0;  // elements from the first to one past the last that may be touched
 };
 
 struct Kernel {
-  std::string name;               // for people; not part of the kernel key
-  std::vector<int64_t> dims;      // sizes, outer ones first, each loop nest from slow to fast
+  std::string name;           // for people; not part of the kernel key
+  std::vector<int64_t> dims;  // sizes, outer ones first, each loop nest from slow to fast
   int32_t num_outer = 0;
   // The dim along which values are vectors: usually the last one. An outer dim when memory is contiguous along rows
   // and not along columns; then row values are vectors and column loops are scalar in count. -1: no vectors.
@@ -118,11 +118,11 @@ struct Kernel {
   // Rows must run in order for each column (adding into rows named by an index): the caller's threads then share out
   // the columns and not the rows.
   bool ordered_rows = false;
-  int64_t shards = 0;             // > 0 exactly when there are accumulate instructions
+  int64_t shards = 0;  // > 0 exactly when there are accumulate instructions
   std::vector<KernelBuffer> buffers;
   std::vector<Inst> insts;
   std::vector<Stage> stages;
-  std::vector<ir::DType> slots;   // dtype of each stash slot
+  std::vector<ir::DType> slots;  // dtype of each stash slot
   // For reports.
   std::vector<std::string> sources;
   int64_t bytes_moved = 0;
@@ -130,8 +130,8 @@ struct Kernel {
 };
 
 // Checks what codegen relies on: ids in range and defined before use, stages' visibility rules, dtypes, buffers' access
-// flags, shards against accumulates, index expressions within the buffers' extents. Empty when all is well, else what is
-// wrong and where.
+// flags, shards against accumulates, index expressions within the buffers' extents. Empty when all is well, else what
+// is wrong and where.
 std::string Verify(const Kernel& kernel);
 
 // Text for people and golden tests.

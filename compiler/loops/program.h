@@ -32,7 +32,7 @@ struct Buffer {
 
 struct Launch {
   Kernel kernel;
-  std::vector<BufferId> buffers;   // one per kernel buffer
+  std::vector<BufferId> buffers;  // one per kernel buffer
 };
 
 // `node`: a kAten node of the graph. `operands[i]` holds operand i, `results[i]` result i (-1: nobody uses it).
@@ -58,13 +58,13 @@ struct FusionDecision {
 };
 
 struct ProgramOutput {
-  BufferId buffer = -1;                 // -1: `number`, or None when that is empty
+  BufferId buffer = -1;  // -1: `number`, or None when that is empty
   std::optional<int64_t> number;
 };
 
 struct Program {
   std::vector<Buffer> buffers;
-  std::vector<Step> steps;              // in an order that respects all data flow and effects
+  std::vector<Step> steps;  // in an order that respects all data flow and effects
   std::vector<ProgramOutput> outputs;
   std::vector<FusionDecision> decisions;
   // What could not be lowered, which is a bug here; empty when all is well. The program is not complete then.

@@ -9,8 +9,8 @@
 namespace stepone::passes {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using ir::Graph;
 using ir::kNoValue;
 using ir::Node;
@@ -143,25 +143,34 @@ Rewrite ConstantLast(Graph& graph, Node& node) {
 
 Rewrite Visit(Graph& graph, Node& node) {
   switch (node.op) {
-    case Op::kCast: return Cast(graph, node);
-    case Op::kReshape: return Reshape(graph, node);
-    case Op::kPermute: return Permute(graph, node);
-    case Op::kExpand: return Expand(graph, node);
-    case Op::kSlice: return Slice(graph, node);
-    case Op::kFlip: return Flip(graph, node);
+    case Op::kCast:
+      return Cast(graph, node);
+    case Op::kReshape:
+      return Reshape(graph, node);
+    case Op::kPermute:
+      return Permute(graph, node);
+    case Op::kExpand:
+      return Expand(graph, node);
+    case Op::kSlice:
+      return Slice(graph, node);
+    case Op::kFlip:
+      return Flip(graph, node);
     case Op::kNot:
-    case Op::kNeg: return Involution(graph, node);
-    case Op::kCopy: return Same(node.operands[0]);
-    case Op::kConcat: return node.operands.size() == 1 ? Same(node.operands[0]) : Rewrite{};
-    case Op::kWhere: return node.operands[1] == node.operands[2] ? Same(node.operands[1]) : Rewrite{};
-    default: return ConstantLast(graph, node);
+    case Op::kNeg:
+      return Involution(graph, node);
+    case Op::kCopy:
+      return Same(node.operands[0]);
+    case Op::kConcat:
+      return node.operands.size() == 1 ? Same(node.operands[0]) : Rewrite{};
+    case Op::kWhere:
+      return node.operands[1] == node.operands[2] ? Same(node.operands[1]) : Rewrite{};
+    default:
+      return ConstantLast(graph, node);
   }
 }
 
 }  // namespace
 
-absl::StatusOr<bool> Canonicalize(ir::Graph& graph, const PassOptions& options) {
-  return RewriteNodes(graph, Visit);
-}
+absl::StatusOr<bool> Canonicalize(ir::Graph& graph, const PassOptions& options) { return RewriteNodes(graph, Visit); }
 
 }  // namespace stepone::passes

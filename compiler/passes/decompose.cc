@@ -24,10 +24,9 @@ using RuleMap = absl::flat_hash_map<std::string_view, Results (*)(CallSite&)>;
 const RuleMap& AllRules() {
   static const RuleMap* const map = [] {
     auto* rules = new RuleMap;
-    for (const auto family :
-         {ArithmeticRules, UnaryRules, ComparisonRules, ActivationRules, ActivationBackwardRules, CreationRules,
-          ViewRules, MoveRules, ReductionRules, SoftmaxRules, LossRules, LayerNormRules, BatchNormRules, RandomRules,
-          IndexingRules}) {
+    for (const auto family : {ArithmeticRules, UnaryRules, ComparisonRules, ActivationRules, ActivationBackwardRules,
+                              CreationRules, ViewRules, MoveRules, ReductionRules, SoftmaxRules, LossRules,
+                              LayerNormRules, BatchNormRules, RandomRules, IndexingRules}) {
       for (const Rule& rule : family()) rules->emplace(rule.op, rule.apply);
     }
     return rules;
@@ -133,9 +132,9 @@ class Decomposer {
       const ir::TensorType type = graph_.type(declared);
       Expr result = results[i];
       if (result.dtype() != type.dtype || result.sizes() != type.sizes) {
-        return InvalidNode(SourceName(id), "type-mismatch",
-                           StrCat("result ", i, " of ", node.call->op, " is ", ToString(result.type()), ", not ",
-                                  ToString(type)));
+        return InvalidNode(
+            SourceName(id), "type-mismatch",
+            StrCat("result ", i, " of ", node.call->op, " is ", ToString(result.type()), ", not ", ToString(type)));
       }
       if (node.call->result_aliases[i] < 0 && IsOldMemory(result, first_new) && !SharesByDesign(node)) {
         result = Copy(result, type.strides);

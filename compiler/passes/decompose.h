@@ -2,8 +2,9 @@
 //
 //     %2 = aten.silu.default(self=%0) : f32[8]     becomes     %1 = neg %0 ; %2 = exp %1 ; ... ; %6 = div %0, %5
 //
-// What has no rule stays a call: products of matrices, convolutions, pooling, sorting, scans, anything on complex numbers
-// or on values that are no plain tensors, anything unknown. Calls whose results have no element become constants.
+// What has no rule stays a call: products of matrices, convolutions, pooling, sorting, scans, anything on complex
+// numbers or on values that are no plain tensors, anything unknown. Calls whose results have no element become
+// constants.
 #ifndef STEPONE_COMPILER_PASSES_DECOMPOSE_H_
 #define STEPONE_COMPILER_PASSES_DECOMPOSE_H_
 

@@ -2,8 +2,8 @@
 //
 //     %1 = exp %0 ; %2 = exp %0 ; %3 = add %1, %2      becomes     %1 = exp %0 ; %3 = add %1, %1
 //
-// Not merged: calls, copies (their memory is the point), and two values that are both outputs: the caller may write into
-// one of them.
+// Not merged: calls, copies (their memory is the point), and two values that are both outputs: the caller may write
+// into one of them.
 #ifndef STEPONE_COMPILER_PASSES_ELIMINATE_COMMON_SUBEXPRESSIONS_H_
 #define STEPONE_COMPILER_PASSES_ELIMINATE_COMMON_SUBEXPRESSIONS_H_
 

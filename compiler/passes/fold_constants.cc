@@ -39,24 +39,42 @@ Rewrite BecomeFull(const Graph& graph, Node& node, const Scalar& value) {
 // Float operations that IEEE 754 rounds correctly. Double suffices to compute float32's: rounding twice gives the same.
 std::optional<Scalar> FloatResult(Op op, double a, double b) {
   switch (op) {
-    case Op::kAdd: return a + b;
-    case Op::kSub: return a - b;
-    case Op::kMul: return a * b;
-    case Op::kDiv: return a / b;
-    case Op::kNeg: return -a;
-    case Op::kAbs: return std::abs(a);
-    case Op::kSqrt: return std::sqrt(a);
-    case Op::kReciprocal: return 1 / a;
-    case Op::kMaximum: return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
-    case Op::kMinimum: return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b);
-    case Op::kEq: return a == b;
-    case Op::kNe: return a != b;
-    case Op::kLt: return a < b;
-    case Op::kLe: return a <= b;
-    case Op::kGt: return a > b;
-    case Op::kGe: return a >= b;
-    case Op::kIsNan: return std::isnan(a);
-    default: return std::nullopt;
+    case Op::kAdd:
+      return a + b;
+    case Op::kSub:
+      return a - b;
+    case Op::kMul:
+      return a * b;
+    case Op::kDiv:
+      return a / b;
+    case Op::kNeg:
+      return -a;
+    case Op::kAbs:
+      return std::abs(a);
+    case Op::kSqrt:
+      return std::sqrt(a);
+    case Op::kReciprocal:
+      return 1 / a;
+    case Op::kMaximum:
+      return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
+    case Op::kMinimum:
+      return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b);
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kGt:
+      return a > b;
+    case Op::kGe:
+      return a >= b;
+    case Op::kIsNan:
+      return std::isnan(a);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -64,23 +82,40 @@ std::optional<Scalar> FloatResult(Op op, double a, double b) {
 std::optional<Scalar> IntegerResult(Op op, int64_t a, int64_t b, DType dtype) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (op) {
-    case Op::kAdd: return static_cast<int64_t>(ua + ub);
-    case Op::kSub: return static_cast<int64_t>(ua - ub);
-    case Op::kMul: return static_cast<int64_t>(ua * ub);
-    case Op::kNeg: return static_cast<int64_t>(-ua);
-    case Op::kMaximum: return std::max(a, b);
-    case Op::kMinimum: return std::min(a, b);
-    case Op::kNot: return dtype == DType::kBool ? int64_t{a == 0} : ~a;
-    case Op::kAnd: return a & b;
-    case Op::kOr: return a | b;
-    case Op::kXor: return a ^ b;
-    case Op::kEq: return a == b;
-    case Op::kNe: return a != b;
-    case Op::kLt: return a < b;
-    case Op::kLe: return a <= b;
-    case Op::kGt: return a > b;
-    case Op::kGe: return a >= b;
-    default: return std::nullopt;
+    case Op::kAdd:
+      return static_cast<int64_t>(ua + ub);
+    case Op::kSub:
+      return static_cast<int64_t>(ua - ub);
+    case Op::kMul:
+      return static_cast<int64_t>(ua * ub);
+    case Op::kNeg:
+      return static_cast<int64_t>(-ua);
+    case Op::kMaximum:
+      return std::max(a, b);
+    case Op::kMinimum:
+      return std::min(a, b);
+    case Op::kNot:
+      return dtype == DType::kBool ? int64_t{a == 0} : ~a;
+    case Op::kAnd:
+      return a & b;
+    case Op::kOr:
+      return a | b;
+    case Op::kXor:
+      return a ^ b;
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kGt:
+      return a > b;
+    case Op::kGe:
+      return a >= b;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -181,11 +216,16 @@ Rewrite CompareRanges(Graph& graph, Node& node) {
   const bool below = a->high < b->low, at_most = a->high <= b->low;
   const bool above = a->low > b->high, at_least = a->low >= b->high;
   switch (node.op) {
-    case Op::kLt: return below || at_least ? BecomeFull(graph, node, below) : Rewrite{};
-    case Op::kLe: return at_most || above ? BecomeFull(graph, node, at_most) : Rewrite{};
-    case Op::kGt: return above || at_most ? BecomeFull(graph, node, above) : Rewrite{};
-    case Op::kGe: return at_least || below ? BecomeFull(graph, node, at_least) : Rewrite{};
-    default: return {};
+    case Op::kLt:
+      return below || at_least ? BecomeFull(graph, node, below) : Rewrite{};
+    case Op::kLe:
+      return at_most || above ? BecomeFull(graph, node, at_most) : Rewrite{};
+    case Op::kGt:
+      return above || at_most ? BecomeFull(graph, node, above) : Rewrite{};
+    case Op::kGe:
+      return at_least || below ? BecomeFull(graph, node, at_least) : Rewrite{};
+    default:
+      return {};
   }
 }
 
@@ -212,8 +252,6 @@ Rewrite Visit(Graph& graph, Node& node) {
 
 }  // namespace
 
-absl::StatusOr<bool> FoldConstants(ir::Graph& graph, const PassOptions& options) {
-  return RewriteNodes(graph, Visit);
-}
+absl::StatusOr<bool> FoldConstants(ir::Graph& graph, const PassOptions& options) { return RewriteNodes(graph, Visit); }
 
 }  // namespace stepone::passes

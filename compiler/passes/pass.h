@@ -17,8 +17,9 @@ struct PassOptions {
   bool fallback_random = false;
 };
 
-// One transformation of a graph. `run` returns whether it changed anything. Errors: kInvalidArgument naming the node when
-// the request is at fault; anything else is a bug of the pass. A failed pass leaves the graph in no particular state.
+// One transformation of a graph. `run` returns whether it changed anything. Errors: kInvalidArgument naming the node
+// when the request is at fault; anything else is a bug of the pass. A failed pass leaves the graph in no particular
+// state.
 struct Pass {
   std::string_view name;
   absl::StatusOr<bool> (*run)(ir::Graph& graph, const PassOptions& options);

@@ -30,8 +30,7 @@ absl::Status RunOne(ir::Graph& graph, const Pass& pass, const RunnerOptions& opt
   const uint64_t before = options.check_changed ? ir::StructuralHash(graph) : 0;
   const auto start = std::chrono::steady_clock::now();
   const absl::StatusOr<bool> changed = pass.run(graph, options.pass);
-  record.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   record.name = std::string(pass.name);
   if (!changed.ok()) return Named(changed.status(), pass);
   record.changed = *changed;
@@ -40,8 +39,9 @@ absl::Status RunOne(ir::Graph& graph, const Pass& pass, const RunnerOptions& opt
     return Broken(pass, violation->node, violation->rule, violation->message);
   }
   if (options.check_changed && *changed != (ir::StructuralHash(graph) != before)) {
-    return Broken(pass, "", "changed", *changed ? "it says that it changed the graph, but did not"
-                                                : "it changed the graph, but says that it did not");
+    return Broken(
+        pass, "", "changed",
+        *changed ? "it says that it changed the graph, but did not" : "it changed the graph, but says that it did not");
   }
   if (*changed && options.dump) options.dump(pass.name, graph);
   return absl::OkStatus();

@@ -10,8 +10,8 @@ namespace stepone::passes {
 
 // What became of a node.
 struct Rewrite {
-  bool changed = false;                    // the node was changed in place
-  ir::ValueId stands_for = ir::kNoValue;   // this value, which is defined above, is what the node's only result is
+  bool changed = false;                   // the node was changed in place
+  ir::ValueId stands_for = ir::kNoValue;  // this value, which is defined above, is what the node's only result is
 };
 
 // Visits primitives in order, with operands that are rewritten already; a node that changed is visited again.

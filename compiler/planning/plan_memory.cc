@@ -122,9 +122,15 @@ class Planner {
     for (BufferId b = 0; b < static_cast<BufferId>(program_.buffers.size()); ++b) {
       Placement& placement = plan_.placements[b];
       switch (program_.buffers[b].kind) {
-        case Buffer::Kind::kInput: placement.home = Home::kInput; break;
-        case Buffer::Kind::kConstant: placement.home = Home::kConstant; break;
-        case Buffer::Kind::kView: placement.home = Home::kView; break;
+        case Buffer::Kind::kInput:
+          placement.home = Home::kInput;
+          break;
+        case Buffer::Kind::kConstant:
+          placement.home = Home::kConstant;
+          break;
+        case Buffer::Kind::kView:
+          placement.home = Home::kView;
+          break;
         case Buffer::Kind::kTemporary:
         case Buffer::Kind::kExtern:
           if (!OursToPlace(b)) {

@@ -18,9 +18,9 @@ inline constexpr int64_t kAlignment = 64;
 enum class Home : uint8_t {
   kInput,
   kConstant,
-  kArena,    // `offset_bytes` into memory that the next run reuses
-  kOutput,   // memory of its own, for each run: the caller may keep it
-  kExtern,   // whatever tensor the extern call returned
+  kArena,   // `offset_bytes` into memory that the next run reuses
+  kOutput,  // memory of its own, for each run: the caller may keep it
+  kExtern,  // whatever tensor the extern call returned
   kView,
 };
 
@@ -30,15 +30,16 @@ struct Placement {
 };
 
 struct MemoryPlan {
-  std::vector<Placement> placements;                         // one per buffer of the program
+  std::vector<Placement> placements;  // one per buffer of the program
   int64_t arena_bytes = 0;
-  std::vector<std::vector<loops::BufferId>> free_after;      // per step: extern buffers whose last use it is
+  std::vector<std::vector<loops::BufferId>> free_after;  // per step: extern buffers whose last use it is
   // Per step: the overload of an extern call that writes into given memory ("aten.mm.out"), or empty.
   std::vector<std::string> out_overload;
 };
 
 // Plans a program.
-//  * A temporary lives from the step that first writes it to the last step that reads it or a view of it, or a result of
+//  * A temporary lives from the step that first writes it to the last step that reads it or a view of it, or a result
+//  of
 //    an extern call that may share its storage. Two temporaries whose lives overlap do not overlap in the arena.
 //  * Graph outputs, and whatever an output may share storage with, get memory of their own.
 //  * Results of matrix products are written straight into planned memory.

@@ -14,12 +14,18 @@ namespace {
 
 std::string_view NameOf(planning::Home home) {
   switch (home) {
-    case planning::Home::kInput: return "input";
-    case planning::Home::kConstant: return "constant";
-    case planning::Home::kArena: return "arena";
-    case planning::Home::kOutput: return "output";
-    case planning::Home::kExtern: return "extern";
-    case planning::Home::kView: return "view";
+    case planning::Home::kInput:
+      return "input";
+    case planning::Home::kConstant:
+      return "constant";
+    case planning::Home::kArena:
+      return "arena";
+    case planning::Home::kOutput:
+      return "output";
+    case planning::Home::kExtern:
+      return "extern";
+    case planning::Home::kView:
+      return "view";
   }
   return "?";
 }

@@ -23,15 +23,15 @@ namespace {
 
 struct Options {
   std::string input = "-";
-  std::string format = "text";       // text, graph, request
-  std::vector<std::string> passes;   // empty: all of them
+  std::string format = "text";      // text, graph, request
+  std::vector<std::string> passes;  // empty: all of them
   bool only_parse = false;
   bool list_passes = false;
   bool print_after = false;
   bool raw_ids = false;
   bool time = false;
   bool fallback_random = false;
-  std::string show = "graph";        // graph, program, kernels, source
+  std::string show = "graph";  // graph, program, kernels, source
   bool disable_fusion = false;
 };
 
@@ -55,8 +55,8 @@ absl::StatusOr<ir::Graph> ReadGraph(const Options& options) {
     return graph;
   }
   v1::CompileRequest request;
-  const bool parsed = options.format == "request" ? request.ParseFromString(*bytes)
-                                                  : request.mutable_graph()->ParseFromString(*bytes);
+  const bool parsed =
+      options.format == "request" ? request.ParseFromString(*bytes) : request.mutable_graph()->ParseFromString(*bytes);
   if (!parsed) return absl::InvalidArgumentError(StrCat(options.input, " is no serialised ", options.format));
   return import::ImportGraph(request.graph());
 }
@@ -142,7 +142,8 @@ int main(int argc, char** argv) {
   app.add_flag("--raw-ids", options.raw_ids, "the graph's own value ids, which stay the same from pass to pass");
   app.add_flag("--time", options.time, "milliseconds and nodes of each pass, to the standard error");
   app.add_flag("--fallback-random", options.fallback_random, "calls that draw random numbers stay calls");
-  app.add_option("--show", options.show, "what to print at the end: the graph, the steps it is cut into, those with their\n"
+  app.add_option("--show", options.show,
+                 "what to print at the end: the graph, the steps it is cut into, those with their\n"
                  "loop nests, or with their C source for a 32-byte vector CPU")
       ->check(CLI::IsMember({"graph", "program", "kernels", "source"}))
       ->capture_default_str();

@@ -35,11 +35,11 @@ Tensor FromBytes(ir::DType dtype, const ir::Dims& sizes, const ir::Dims& strides
 // The kernels' generator: f32 in [0, 1) of (seed, stream, row-major position). Codegen's kernels give the same bits.
 float RandomUniform(int64_t seed, int64_t stream, int64_t position);
 
-// Values of the graph's outputs (outputs that are numbers or nothing give an empty tensor). Every op rounds its result to
-// its dtype; float32 arithmetic is done in double and rounded once, sums in double and rounded at the end.
-// `inputs`: one per graph input, in order; those that are numbers are ignored. `seed` is what kSeed draws.
-// kOutOfRange: an index lies outside of its dimension. kFailedPrecondition: integer division by zero. kUnimplemented: the
-// graph has an extern call. kInvalidArgument: inputs do not fit.
+// Values of the graph's outputs (outputs that are numbers or nothing give an empty tensor). Every op rounds its result
+// to its dtype; float32 arithmetic is done in double and rounded once, sums in double and rounded at the end. `inputs`:
+// one per graph input, in order; those that are numbers are ignored. `seed` is what kSeed draws. kOutOfRange: an index
+// lies outside of its dimension. kFailedPrecondition: integer division by zero. kUnimplemented: the graph has an extern
+// call. kInvalidArgument: inputs do not fit.
 absl::StatusOr<std::vector<Tensor>> Evaluate(const ir::Graph& graph, const std::vector<Tensor>& inputs,
                                              int64_t seed = 0);
 

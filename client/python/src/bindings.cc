@@ -33,7 +33,7 @@ struct ServiceFailure {
   ServiceError error;
 };
 
-PyObject* error_type = nullptr;   // stepone._native.StepOneError; lives as long as the interpreter
+PyObject* error_type = nullptr;  // stepone._native.StepOneError; lives as long as the interpreter
 
 py::object MakeError(const ServiceError& error) {
   py::object instance = py::reinterpret_borrow<py::object>(error_type)(error.code + ": " + error.message);
@@ -60,18 +60,30 @@ SubmitOptions OptionsFrom(const py::kwargs& kwargs) {
   SubmitOptions options;
   for (const auto& [key, value] : kwargs) {
     const auto name = py::cast<std::string>(key);
-    if (name == "mode") options.mode = py::cast<std::string>(value);
-    else if (name == "backend") options.backend = py::cast<std::string>(value);
-    else if (name == "deterministic") options.deterministic = py::cast<bool>(value);
-    else if (name == "fallback_random") options.fallback_random = py::cast<bool>(value);
-    else if (name == "disable_fusion") options.disable_fusion = py::cast<bool>(value);
-    else if (name == "framework_version") options.framework_version = py::cast<std::string>(value);
-    else if (name == "deadline_ms") options.deadline_ms = py::cast<int64_t>(value);
-    else if (name == "priority") options.priority = py::cast<int32_t>(value);
-    else if (name == "recompile") options.recompile = py::cast<bool>(value);
-    else if (name == "do_not_cache") options.do_not_cache = py::cast<bool>(value);
-    else if (name == "report") options.report = py::cast<bool>(value);
-    else if (name == "blocking_step") options.blocking_step = py::cast<bool>(value);
+    if (name == "mode")
+      options.mode = py::cast<std::string>(value);
+    else if (name == "backend")
+      options.backend = py::cast<std::string>(value);
+    else if (name == "deterministic")
+      options.deterministic = py::cast<bool>(value);
+    else if (name == "fallback_random")
+      options.fallback_random = py::cast<bool>(value);
+    else if (name == "disable_fusion")
+      options.disable_fusion = py::cast<bool>(value);
+    else if (name == "framework_version")
+      options.framework_version = py::cast<std::string>(value);
+    else if (name == "deadline_ms")
+      options.deadline_ms = py::cast<int64_t>(value);
+    else if (name == "priority")
+      options.priority = py::cast<int32_t>(value);
+    else if (name == "recompile")
+      options.recompile = py::cast<bool>(value);
+    else if (name == "do_not_cache")
+      options.do_not_cache = py::cast<bool>(value);
+    else if (name == "report")
+      options.report = py::cast<bool>(value);
+    else if (name == "blocking_step")
+      options.blocking_step = py::cast<bool>(value);
     else if (name == "backend_options") {
       for (const auto& [option, setting] : py::cast<py::dict>(value)) {
         options.backend_options.emplace_back(py::cast<std::string>(option), py::cast<std::string>(setting));
@@ -101,7 +113,8 @@ class PyExecutable {
       error.message = std::move(why);
       throw ServiceFailure{std::move(error)};
     }
-    if (PyList_SetSlice(arguments.ptr(), 0, PyList_GET_SIZE(arguments.ptr()), nullptr) != 0) throw py::error_already_set();
+    if (PyList_SetSlice(arguments.ptr(), 0, PyList_GET_SIZE(arguments.ptr()), nullptr) != 0)
+      throw py::error_already_set();
     std::vector<c10::IValue> outputs;
     {
       py::gil_scoped_release no_gil;
@@ -119,7 +132,8 @@ class PyExecutable {
     if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
     if (PyLong_Check(value.ptr())) return py::cast<int64_t>(value);
     if (PyFloat_Check(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
-    if (PyIndex_Check(value.ptr())) return py::cast<int64_t>(py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr())));
+    if (PyIndex_Check(value.ptr()))
+      return py::cast<int64_t>(py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr())));
     throw py::type_error("stepone: an input is neither tensor nor number");
   }
 
@@ -294,9 +308,10 @@ void BindExecution(py::module_& module) {
       .def_property_readonly("arena_bytes", [](PyExecutable& e) { return e.get().plan().arena_bytes; })
       .def("counters", [](PyExecutable& e) { return CountersOf(e.get().counters()); })
       .def("describe", [](PyExecutable& e) { return DescribePlan(e.get().plan()); })
-      .def("set_profiling", [](PyExecutable& e, bool on) { e.get().SetProfiling(on); }, py::arg("on"))
+      .def(
+          "set_profiling", [](PyExecutable& e, bool on) { e.get().SetProfiling(on); }, py::arg("on"))
       .def("profile", &ProfileOf);
-  executable.attr("_boxed_call") = true;   // AOTAutograd asks for it: the list of arguments is ours to empty
+  executable.attr("_boxed_call") = true;  // AOTAutograd asks for it: the list of arguments is ours to empty
   module.def("counters", &ProcessCounters);
   module.def("reset_counters", [] {
     ResetProcessExecutionCounters();
@@ -340,8 +355,9 @@ void BindClient(py::module_& module) {
            })
       .def_property_readonly("endpoint", &ServiceClient::endpoint)
       .def("circuit_open", &ServiceClient::circuit_open);
-  module.def("host_target", [](const std::string& isa) { return ParseJson(ValueOrThrow(HostTargetJson(isa))); },
-             py::arg("isa") = "");
+  module.def(
+      "host_target", [](const std::string& isa) { return ParseJson(ValueOrThrow(HostTargetJson(isa))); },
+      py::arg("isa") = "");
 }
 
 }  // namespace
@@ -357,7 +373,7 @@ PYBIND11_MODULE(_native, module) {
     } catch (const ServiceFailure& failure) {
       PyErr_SetObject(error_type, MakeError(failure.error).ptr());
     } catch (const c10::Error&) {
-      torch::translate_exception_to_python(std::current_exception());   // IndexError, ValueError, ... as in torch
+      torch::translate_exception_to_python(std::current_exception());  // IndexError, ValueError, ... as in torch
     }
   });
   BindConfig(module);

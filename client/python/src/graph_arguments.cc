@@ -31,19 +31,32 @@ struct PySymExpr {
 
 DType FromScalarType(c10::ScalarType type) {
   switch (type) {
-    case c10::kDouble: return DType::kFloat64;
-    case c10::kFloat: return DType::kFloat32;
-    case c10::kHalf: return DType::kFloat16;
-    case c10::kBFloat16: return DType::kBFloat16;
-    case c10::kLong: return DType::kInt64;
-    case c10::kInt: return DType::kInt32;
-    case c10::kShort: return DType::kInt16;
-    case c10::kChar: return DType::kInt8;
-    case c10::kByte: return DType::kUInt8;
-    case c10::kBool: return DType::kBool;
-    case c10::kComplexFloat: return DType::kComplex64;
-    case c10::kComplexDouble: return DType::kComplex128;
-    default: return DType::kOther;
+    case c10::kDouble:
+      return DType::kFloat64;
+    case c10::kFloat:
+      return DType::kFloat32;
+    case c10::kHalf:
+      return DType::kFloat16;
+    case c10::kBFloat16:
+      return DType::kBFloat16;
+    case c10::kLong:
+      return DType::kInt64;
+    case c10::kInt:
+      return DType::kInt32;
+    case c10::kShort:
+      return DType::kInt16;
+    case c10::kChar:
+      return DType::kInt8;
+    case c10::kByte:
+      return DType::kUInt8;
+    case c10::kBool:
+      return DType::kBool;
+    case c10::kComplexFloat:
+      return DType::kComplex64;
+    case c10::kComplexDouble:
+      return DType::kComplex128;
+    default:
+      return DType::kOther;
   }
 }
 
@@ -65,11 +78,16 @@ std::vector<SymInt> ToSymInts(py::handle sequence) {
 
 std::string MemoryFormatText(c10::MemoryFormat format) {
   switch (format) {
-    case c10::MemoryFormat::Contiguous: return "contiguous_format";
-    case c10::MemoryFormat::Preserve: return "preserve_format";
-    case c10::MemoryFormat::ChannelsLast: return "channels_last";
-    case c10::MemoryFormat::ChannelsLast3d: return "channels_last_3d";
-    default: throw py::value_error("unknown memory format");
+    case c10::MemoryFormat::Contiguous:
+      return "contiguous_format";
+    case c10::MemoryFormat::Preserve:
+      return "preserve_format";
+    case c10::MemoryFormat::ChannelsLast:
+      return "channels_last";
+    case c10::MemoryFormat::ChannelsLast3d:
+      return "channels_last_3d";
+    default:
+      throw py::value_error("unknown memory format");
   }
 }
 
@@ -95,8 +113,7 @@ GraphArgumentValue ListArgument(const py::sequence& list) {
       if (!entry.is_none() && !py::isinstance<PyValue>(entry)) {
         throw py::type_error("a list that mixes values and numbers: add the numbers with add_sym_int()");
       }
-      values.push_back(entry.is_none() ? std::nullopt
-                                       : std::optional<uint32_t>(py::cast<const PyValue&>(entry).index));
+      values.push_back(entry.is_none() ? std::nullopt : std::optional<uint32_t>(py::cast<const PyValue&>(entry).index));
     }
     return values;
   }
@@ -116,7 +133,8 @@ GraphArgumentValue ToArgument(py::handle value) {
   if (PyUnicode_Check(object)) return py::cast<std::string>(value);
   if (PyList_Check(object) || PyTuple_Check(object)) return ListArgument(py::cast<py::sequence>(value));
   if (py::isinstance<PySymExpr>(value)) return SymExpression{py::cast<const PySymExpr&>(value).expr};
-  if (PyComplex_Check(object)) return std::complex<double>(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object));
+  if (PyComplex_Check(object))
+    return std::complex<double>(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object));
   if (THPDtype_Check(object)) return FromScalarType(ScalarTypeOf(value));
   if (THPDevice_Check(object)) {
     return DeviceName{c10::DeviceTypeName(reinterpret_cast<THPDevice*>(object)->device.type(), /*lower_case=*/true)};
@@ -125,7 +143,8 @@ GraphArgumentValue ToArgument(py::handle value) {
   if (THPMemoryFormat_Check(object)) {
     return MemoryFormatName{MemoryFormatText(reinterpret_cast<THPMemoryFormat*>(object)->memory_format)};
   }
-  throw py::type_error("an op's argument can't be a " + py::cast<std::string>(py::type::handle_of(value).attr("__name__")));
+  throw py::type_error("an op's argument can't be a " +
+                       py::cast<std::string>(py::type::handle_of(value).attr("__name__")));
 }
 
 std::optional<uint32_t> OptionalIndex(py::handle value) {
@@ -155,7 +174,8 @@ PyValue AddTensor(GraphBuilder& graph, py::handle dtype, py::handle sizes, py::h
 
 void AddConstant(GraphBuilder& graph, const PyValue& value, py::handle tensor) {
   if (!THPVariable_Check(tensor.ptr())) throw py::type_error("a torch.Tensor is needed");
-  const at::Tensor contiguous = THPVariable_Unpack(tensor.ptr()).detach().cpu().resolve_conj().resolve_neg().contiguous();
+  const at::Tensor contiguous =
+      THPVariable_Unpack(tensor.ptr()).detach().cpu().resolve_conj().resolve_neg().contiguous();
   std::string bytes(contiguous.nbytes(), '\0');
   if (!bytes.empty()) std::memcpy(bytes.data(), contiguous.const_data_ptr(), bytes.size());
   graph.AddConstant(value.index, std::move(bytes));
@@ -210,17 +230,20 @@ void BindGraphBuilder(py::module_& module) {
       .def("add_symbol", &GraphBuilder::AddSymbol, py::arg("name"), py::arg("hint"), py::arg("min"), py::arg("max"))
       .def("add_tensor", &AddTensor, py::arg("dtype"), py::arg("sizes"), py::arg("strides"),
            py::arg("storage_offset") = 0, py::arg("device") = "cpu", py::arg("layout") = "", py::arg("name") = "")
-      .def("add_sym_int",
-           [](GraphBuilder& graph, py::handle value, std::string name) {
-             return PyValue{graph.AddSymInt(ToSymInt(value), std::move(name))};
-           },
-           py::arg("value"), py::arg("name") = "")
-      .def("add_host_scalar",
-           [](GraphBuilder& graph, std::string name) { return PyValue{graph.AddHostScalar(std::move(name))}; },
-           py::arg("name") = "")
-      .def("add_input",
-           [](GraphBuilder& graph, const PyValue& value, bool is_static) { graph.AddInput(value.index, is_static); },
-           py::arg("value"), py::arg("static") = false)
+      .def(
+          "add_sym_int",
+          [](GraphBuilder& graph, py::handle value, std::string name) {
+            return PyValue{graph.AddSymInt(ToSymInt(value), std::move(name))};
+          },
+          py::arg("value"), py::arg("name") = "")
+      .def(
+          "add_host_scalar",
+          [](GraphBuilder& graph, std::string name) { return PyValue{graph.AddHostScalar(std::move(name))}; },
+          py::arg("name") = "")
+      .def(
+          "add_input",
+          [](GraphBuilder& graph, const PyValue& value, bool is_static) { graph.AddInput(value.index, is_static); },
+          py::arg("value"), py::arg("static") = false)
       .def("add_constant", &AddConstant, py::arg("value"), py::arg("tensor"))
       .def("add_node", &AddNode, py::arg("op"), py::arg("args"), py::arg("results"),
            py::arg("results_are_list") = false, py::arg("result_aliases") = py::tuple(),

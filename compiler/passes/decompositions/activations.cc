@@ -41,9 +41,7 @@ Expr Gelu(CallSite& site, Expr x) {
   return x * 0.5 * (1.0 + Unary(Op::kErf, x * (1 / std::numbers::sqrt2)));
 }
 
-Expr LeakyRelu(CallSite& site, Expr x) {
-  return Where(Binary(Op::kGt, x, 0.0), x, x * site.Float("negative_slope"));
-}
+Expr LeakyRelu(CallSite& site, Expr x) { return Where(Binary(Op::kGt, x, 0.0), x, x * site.Float("negative_slope")); }
 
 Expr Elu(CallSite& site, Expr x) {
   const double alpha = site.Float("alpha"), scale = site.Float("scale"), input_scale = site.Float("input_scale");

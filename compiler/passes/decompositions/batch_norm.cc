@@ -6,8 +6,8 @@
 namespace stepone::passes {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using ir::Expr;
 using ir::Op;
 
@@ -104,7 +104,8 @@ Results Stateless(CallSite& site) {
   if (!training) {
     if (site.IsNone("running_mean") || site.IsNone("running_var")) return Keep();
     const Expr y = Cast(Infer(site, wide, *channels), x.dtype());
-    return std::vector<Expr>{y, Saved(site, site.Tensor("running_mean"), 1), Saved(site, site.Tensor("running_var"), 2)};
+    return std::vector<Expr>{y, Saved(site, site.Tensor("running_mean"), 1),
+                             Saved(site, site.Tensor("running_var"), 2)};
   }
   if (!site.IsNone("running_mean") || !site.IsNone("running_var")) return Keep();
   const Training t = Train(site, wide, *channels);

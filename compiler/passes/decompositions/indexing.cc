@@ -6,8 +6,8 @@
 namespace stepone::passes {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using ir::Expr;
 using ir::Op;
 
@@ -30,8 +30,8 @@ Results EmbeddingBackward(CallSite& site) {
   const auto upstream = Addable(gradient);
   if (!upstream || !IsIndex(index) || site.Bool("scale_grad_by_freq")) return Keep();
   const int64_t padding = site.Int("padding_idx");
-  return One(Cast(TakeGrad(*upstream, index, 0, site.Int("num_weights"), padding < 0 ? -1 : padding),
-                  gradient.dtype()));
+  return One(
+      Cast(TakeGrad(*upstream, index, 0, site.Int("num_weights"), padding < 0 ? -1 : padding), gradient.dtype()));
 }
 
 Results IndexSelect(CallSite& site) {
@@ -72,7 +72,8 @@ Results IndexAdd(CallSite& site) {
   return One(Cast(*wide + TakeGrad(rows, index, dim, x.size(dim)), x.dtype()));
 }
 
-// --- x[..., i, j, ...] ------------------------------------------------------------------------------------------------
+// --- x[..., i, j, ...]
+// ------------------------------------------------------------------------------------------------
 
 // Index tensors of neighbouring dims, as one index into those dims taken as one.
 struct Position {
@@ -93,8 +94,7 @@ Expr Combined(const std::vector<Expr>& indices, const Dims& sizes) {
   std::optional<Expr> position;
   for (size_t i = 0; i < indices.size(); ++i) {
     const Expr index = FromFront(indices[i], sizes[i]);
-    const Expr good =
-        Binary(Op::kAnd, Binary(Op::kGe, index, int64_t{0}), Binary(Op::kLt, index, sizes[i]));
+    const Expr good = Binary(Op::kAnd, Binary(Op::kGe, index, int64_t{0}), Binary(Op::kLt, index, sizes[i]));
     inside = inside ? Binary(Op::kAnd, *inside, good) : good;
     position = position ? Binary(Op::kMul, *position, sizes[i]) + index : index;
   }

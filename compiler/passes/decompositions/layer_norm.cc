@@ -7,8 +7,8 @@
 namespace stepone::passes {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using ir::Expr;
 using ir::Op;
 
@@ -85,15 +85,14 @@ Results LayerNormBackward(CallSite& site) {
     const Expr scaled = weight ? upstream * Cast(*weight, wide.dtype()) : upstream;
     results[0] = Cast(NormBackward(scaled, normalised, rstd, *dims), x.dtype());
   }
-  const auto parameter = [&](Expr e, int i) {
-    return Cast(Reduce(Op::kSum, e, rows, false), site.ResultDType(x, i));
-  };
+  const auto parameter = [&](Expr e, int i) { return Cast(Reduce(Op::kSum, e, rows, false), site.ResultDType(x, i)); };
   if (mask[1]) results[1] = parameter(upstream * normalised, 1);
   if (mask[2]) results[2] = parameter(upstream, 2);
   return results;
 }
 
-// --- group norm: x as [N, groups, channels of a group, positions] -----------------------------------------------------
+// --- group norm: x as [N, groups, channels of a group, positions]
+// -----------------------------------------------------
 
 struct Groups {
   int64_t batch = 0, groups = 0, channels = 0, positions = 0;  // `channels` of one group

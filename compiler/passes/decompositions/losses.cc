@@ -6,19 +6,20 @@
 namespace stepone::passes {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using ir::Expr;
 using ir::Op;
 
 enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
-// --- negative log likelihood: x is [C], [N, C] or [N, C, d1, ...], labels are the same without C ----------------------
+// --- negative log likelihood: x is [C], [N, C] or [N, C, d1, ...], labels are the same without C
+// ----------------------
 
 struct Labels {
-  Expr label;             // 0 where ignored; i64
-  Expr counts;            // bool: not ignored
-  int64_t dim = 0;        // of the classes in x
+  Expr label;                  // 0 where ignored; i64
+  Expr counts;                 // bool: not ignored
+  int64_t dim = 0;             // of the classes in x
   std::optional<Expr> weight;  // of the classes, in the compute dtype
 };
 
@@ -85,7 +86,8 @@ Results NllBackward(CallSite& site) {
   return One(Cast(Where(hit, spread, Like(spread, 0.0)), x.dtype()));
 }
 
-// --- losses of two tensors --------------------------------------------------------------------------------------------
+// --- losses of two tensors
+// --------------------------------------------------------------------------------------------
 
 Results Reduced(CallSite& site, Expr loss, DType dtype) {
   const int64_t reduction = site.Int("reduction");
@@ -173,8 +175,7 @@ Expr CrossEntropySlope(CallSite&, Expr x, Expr target) {
 
 Expr CrossEntropyOfLogits(CallSite& site, Expr x, Expr target) {
   // log(sigmoid(x)), without overflow on either side.
-  const Expr log_sigmoid =
-      Binary(Op::kMinimum, x, 0.0) - Unary(Op::kLog1p, Unary(Op::kExp, -Unary(Op::kAbs, x)));
+  const Expr log_sigmoid = Binary(Op::kMinimum, x, 0.0) - Unary(Op::kLog1p, Unary(Op::kExp, -Unary(Op::kAbs, x)));
   Expr factor = log_sigmoid;
   if (const auto positive = site.OptionalTensor("pos_weight")) {
     factor = (1.0 + (Wide(*positive) - 1.0) * target) * log_sigmoid;

@@ -6,8 +6,8 @@
 namespace stepone::passes {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using ir::Expr;
 using ir::Op;
 

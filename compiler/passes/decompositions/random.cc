@@ -1,5 +1,5 @@
-// Dropout and random numbers, from the kernels' own generator: one seed per run of the graph, one stream per call, numbered
-// in the graph's order.
+// Dropout and random numbers, from the kernels' own generator: one seed per run of the graph, one stream per call,
+// numbered in the graph's order.
 #include "compiler/passes/decompositions/rule.h"
 
 namespace stepone::passes {

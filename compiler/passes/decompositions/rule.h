@@ -25,13 +25,13 @@ class CallSite {
   const std::string& op() const { return node_.call->op; }
   const PassOptions& options() const { return options_; }
 
-  bool IsNone(std::string_view name) const;    // also when there is no such argument
+  bool IsNone(std::string_view name) const;  // also when there is no such argument
   bool IsTensor(std::string_view name) const;
   bool IsNumber(std::string_view name) const;  // bool, integer or float
 
   ir::Expr Tensor(std::string_view name);
   std::optional<ir::Expr> OptionalTensor(std::string_view name);
-  std::vector<ir::Expr> Tensors(std::string_view name);                           // no None among them
+  std::vector<ir::Expr> Tensors(std::string_view name);  // no None among them
   std::vector<std::optional<ir::Expr>> OptionalTensors(std::string_view name);
   ir::Scalar Number(std::string_view name);
   std::optional<ir::Scalar> OptionalNumber(std::string_view name);
@@ -39,10 +39,10 @@ class CallSite {
   std::optional<int64_t> OptionalInt(std::string_view name);
   double Float(std::string_view name);
   bool Bool(std::string_view name);
-  ir::Dims Ints(std::string_view name);           // a single integer counts as a list of one
-  ir::Dims OptionalInts(std::string_view name);   // empty for None
+  ir::Dims Ints(std::string_view name);          // a single integer counts as a list of one
+  ir::Dims OptionalInts(std::string_view name);  // empty for None
   std::vector<bool> Bools(std::string_view name);
-  std::string String(std::string_view name);      // empty for None
+  std::string String(std::string_view name);  // empty for None
 
   int num_results() const { return static_cast<int>(node_.results.size()); }
   // nullptr for a result that nobody uses.

@@ -35,9 +35,7 @@ Results Transpose(CallSite& site, int64_t a, int64_t b) {
 
 Results TransposeInt(CallSite& site) { return Transpose(site, site.Int("dim0"), site.Int("dim1")); }
 
-Results T(CallSite& site) {
-  return site.Tensor("self").rank() < 2 ? One(site.Tensor("self")) : Transpose(site, 0, 1);
-}
+Results T(CallSite& site) { return site.Tensor("self").rank() < 2 ? One(site.Tensor("self")) : Transpose(site, 0, 1); }
 
 Results PermuteRule(CallSite& site) { return One(Permute(site.Tensor("self"), site.Ints("dims"))); }
 
@@ -167,8 +165,8 @@ Results Diagonal(CallSite& site) {
   x = Permute(x, order);
   const int64_t last = x.rank() - 2;
   const int64_t height = x.size(last), width = x.size(last + 1);
-  const int64_t length = std::max<int64_t>(0, offset >= 0 ? std::min(height, width - offset)
-                                                          : std::min(height + offset, width));
+  const int64_t length =
+      std::max<int64_t>(0, offset >= 0 ? std::min(height, width - offset) : std::min(height + offset, width));
   const int64_t start = offset >= 0 ? offset : -offset * width;
   Dims flat(x.sizes().begin(), x.sizes().begin() + last);
   flat.push_back(height * width);

@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLong = absl::Seconds(60);   // a bound on hanging, not a measurement
+constexpr absl::Duration kLong = absl::Seconds(60);  // a bound on hanging, not a measurement
 
 v1::CompileRequest Request() {
   v1::CompileRequest request;
@@ -38,7 +38,7 @@ class CompileClientTest : public ::testing::Test {
  protected:
   CompileClientTest() {
     char name[] = "/tmp/stepone-client-XXXXXX";
-    folder_ = mkdtemp(name);   // mode 0700: the socket in it is trusted
+    folder_ = mkdtemp(name);  // mode 0700: the socket in it is trusted
     service_.on_compile = [this](grpc::ServerContext&, const v1::CompileRequest&, EventWriter& writer) {
       FakeService::Accept(writer, "op");
       FakeService::Done(writer, service_.MakeArtifact(service_.key, salt()));
@@ -150,7 +150,8 @@ TEST_F(CompileClientTest, ABrokenStreamIsAttachedToAgain) {
   EXPECT_EQ(operation, "op-7");
   EXPECT_EQ(service_.compiles(), 1);
   EXPECT_EQ(call->result()->attempts, 2);
-  EXPECT_THAT(Kinds(*call), ::testing::ElementsAre(CallEvent::Kind::kAccepted, CallEvent::Kind::kRetry, CallEvent::Kind::kDone));
+  EXPECT_THAT(Kinds(*call),
+              ::testing::ElementsAre(CallEvent::Kind::kAccepted, CallEvent::Kind::kRetry, CallEvent::Kind::kDone));
 }
 
 TEST_F(CompileClientTest, AForgottenOperationIsAskedForAnew) {
@@ -437,19 +438,19 @@ TEST(CircuitBreakerTest, OpensProbesAndLengthensItsPause) {
   const absl::Status down = absl::UnavailableError("down");
   EXPECT_TRUE(breaker.Allow(now).ok());
   breaker.Failure(now, down);
-  breaker.Failure(now, down);   // a request that was under way at the same time
+  breaker.Failure(now, down);  // a request that was under way at the same time
   EXPECT_TRUE(breaker.open(now));
   EXPECT_THAT(std::string(breaker.Allow(now + absl::Seconds(4)).message()), HasSubstr("down"));
   now += absl::Seconds(5);
-  EXPECT_TRUE(breaker.Allow(now).ok());    // the probe
-  EXPECT_FALSE(breaker.Allow(now).ok());   // nobody else meanwhile
+  EXPECT_TRUE(breaker.Allow(now).ok());   // the probe
+  EXPECT_FALSE(breaker.Allow(now).ok());  // nobody else meanwhile
   breaker.Failure(now, down);
   EXPECT_FALSE(breaker.Allow(now + absl::Seconds(9)).ok());
   now += absl::Seconds(10);
   EXPECT_TRUE(breaker.Allow(now).ok());
   breaker.Failure(now, down);
   EXPECT_FALSE(breaker.Allow(now + absl::Seconds(11)).ok());
-  now += absl::Seconds(12);                // the longest pause
+  now += absl::Seconds(12);  // the longest pause
   EXPECT_TRUE(breaker.Allow(now).ok());
   breaker.Success();
   EXPECT_FALSE(breaker.open(now));

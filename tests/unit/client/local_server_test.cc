@@ -84,7 +84,7 @@ TEST_F(LocalServerTest, StartsOneForAllWhoAskAtOnce) {
   ASSERT_EQ(Starts().size(), 1u);
   EXPECT_THAT(Starts()[0], HasSubstr("--state-dir=" + config_.home + "/server"));
   EXPECT_THAT(Starts()[0], HasSubstr("--idle-exit-seconds="));
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(config_.home.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
 }
@@ -140,7 +140,8 @@ TEST_F(LocalServerTest, RefusesAFolderThatOthersMayEnter) {
 TEST(ClientConfigTest, ReadsKeysInBothNotations) {
   char name[] = "/tmp/stepone-keys-XXXXXX";
   close(mkstemp(name));
-  std::ofstream(name) << "# ours\n" << std::string(64, 'a') << "  # build farm\n\nAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
+  std::ofstream(name) << "# ours\n"
+                      << std::string(64, 'a') << "  # build farm\n\nAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
   const auto keys = ReadTrustedKeys(name);
   ASSERT_TRUE(keys.ok()) << keys.status();
   ASSERT_EQ(keys->size(), 2u);
@@ -162,7 +163,8 @@ TEST(ClientConfigTest, ReadsTheEnvironment) {
   EXPECT_EQ(config->connect_timeout_ms, 1500);
   EXPECT_THAT(config->server_arguments, ::testing::ElementsAre("--workers=1", "--log-level=debug"));
   setenv("STEPONE_CONNECT_TIMEOUT_MS", "soon", 1);
-  EXPECT_THAT(std::string(ConfigFromEnvironment().status().message()), HasSubstr("STEPONE_CONNECT_TIMEOUT_MS=\"soon\""));
+  EXPECT_THAT(std::string(ConfigFromEnvironment().status().message()),
+              HasSubstr("STEPONE_CONNECT_TIMEOUT_MS=\"soon\""));
   for (const char* name : {"STEPONE_ENDPOINT", "STEPONE_CONNECT_TIMEOUT_MS", "STEPONE_SERVER_ARGS"}) unsetenv(name);
 }
 

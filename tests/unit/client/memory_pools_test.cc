@@ -30,7 +30,7 @@ TEST(OutputPoolTest, HandsABlockOutAgainOnlyAfterItsRelease) {
   EXPECT_NE(first.data, second.data);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first.data) % 64, 0u);
   pool.Release(first);
-  const OutputPool::Block third = pool.Allocate(4999);   // same class
+  const OutputPool::Block third = pool.Allocate(4999);  // same class
   EXPECT_EQ(third.data, first.data);
   EXPECT_EQ(pool.counters().hits, 1);
   EXPECT_EQ(pool.counters().misses, 2);
@@ -97,7 +97,7 @@ TEST(ArenaPoolTest, GrowsInsteadOfCollecting) {
   pool.Give(pool.Take(1 << 20));
   std::unique_ptr<Arena> grown = pool.Take(8 << 20);
   EXPECT_GE(grown->bytes(), size_t{8} << 20);
-  EXPECT_EQ(pool.counters().idle_bytes, 0);   // the one that was too small is gone
+  EXPECT_EQ(pool.counters().idle_bytes, 0);  // the one that was too small is gone
   std::memset(grown->data(), 1, grown->bytes());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(grown->data()) % (2 << 20), 0u);
 }

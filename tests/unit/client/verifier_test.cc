@@ -133,8 +133,8 @@ const Row kRows[] = {
     {"Outputs", [](v1::Manifest& m) { m.clear_outputs(); }, absl::StatusCode::kDataLoss, "0 outputs"},
     {"Device", [](v1::Manifest& m) { m.mutable_target()->set_device_type("cuda"); },
      absl::StatusCode::kFailedPrecondition, "cuda"},
-    {"Isa", [](v1::Manifest& m) { m.mutable_target()->set_isa("neoverse-v1"); },
-     absl::StatusCode::kFailedPrecondition, "neoverse-v1"},
+    {"Isa", [](v1::Manifest& m) { m.mutable_target()->set_isa("neoverse-v1"); }, absl::StatusCode::kFailedPrecondition,
+     "neoverse-v1"},
     {"Vector", [](v1::Manifest& m) { m.mutable_target()->set_vector_bytes(256); },
      absl::StatusCode::kFailedPrecondition, "vectors of 256"},
     {"Feature", [](v1::Manifest& m) { m.mutable_target()->add_features("amx-fp64"); },
@@ -207,7 +207,8 @@ TEST(VerifierTest, RefusesWhatIsNoLibraryAndSymbolsThatAreNotThere) {
   v1::ObjectBytes object;
   object.set_digest(Sha256(text).Raw());
   object.set_data(text);
-  ExpectRefused(MapKernels(*Verify(Signed(manifest)), {object}).status(), absl::StatusCode::kDataLoss, "can't be mapped");
+  ExpectRefused(MapKernels(*Verify(Signed(manifest)), {object}).status(), absl::StatusCode::kDataLoss,
+                "can't be mapped");
 
   v1::Manifest other = GoodManifest();
   other.mutable_kernels(0)->set_symbol("missing");

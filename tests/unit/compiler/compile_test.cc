@@ -73,7 +73,8 @@ v1::Graph SmallGraph() {
   const uint32_t a = AddTensor(graph, {64, 64}), b = AddTensor(graph, {64, 64});
   graph.add_inputs(a);
   graph.add_inputs(b);
-  const auto call = [&](const std::string& name, const std::string& op, std::vector<std::pair<std::string, uint32_t>> args) {
+  const auto call = [&](const std::string& name, const std::string& op,
+                        std::vector<std::pair<std::string, uint32_t>> args) {
     v1::Node& node = *graph.add_nodes();
     node.set_name(name);
     node.set_op(op);
@@ -166,7 +167,6 @@ TEST(CompileTest, KernelKeysDependOnTheInstructionSet) {
   EXPECT_NE(avx2->manifest.kernels(0).kernel_key(), avx512->manifest.kernels(0).kernel_key());
 }
 
-
 TEST(CompileTest, StopsWhenNobodyWaits) {
   const v1::Graph graph = SmallGraph();
   for (const char* stage : {"passes", "codegen", "build"}) {
@@ -200,7 +200,8 @@ TEST(CompileTest, ModeThatDoesNotDifferSaysSo) {
   EXPECT_THAT(Compile(input, cache, listener)->manifest.report().notes(), IsEmpty());
   for (v1::Mode mode : {v1::MODE_REDUCE_OVERHEAD, v1::MODE_MAX_AUTOTUNE, v1::MODE_MAX_AUTOTUNE_NO_CUDAGRAPHS}) {
     input.options.set_mode(mode);
-    EXPECT_THAT(Compile(input, cache, listener)->manifest.report().notes(), ElementsAre(HasSubstr("same code as default")));
+    EXPECT_THAT(Compile(input, cache, listener)->manifest.report().notes(),
+                ElementsAre(HasSubstr("same code as default")));
   }
 }
 

@@ -148,7 +148,11 @@ TEST(PlanMemoryTest, RandomLivesNeverOverlap) {
     std::mt19937 random(seed);
     ProgramBuilder b;
     const int steps = 40;
-    struct Use { BufferId buffer; int first, last; int64_t bytes; };
+    struct Use {
+      BufferId buffer;
+      int first, last;
+      int64_t bytes;
+    };
     std::vector<Use> uses;
     for (int i = 0; i < 60; ++i) {
       const int64_t elements = 1 + static_cast<int64_t>(random() % 5000);
