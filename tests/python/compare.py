@@ -35,7 +35,7 @@ def distance(a, b):
     return norm({name: a[name].double() - b[name].double() for name in b}) / norm(b)
 
 
-def loss_curve(workload, steps, compiled, learning_rate=0.01):
+def loss_curve(workload, steps, compiled, learning_rate):
     model = workload.build(seed=0, dropout=False)
     optimizer = torch.optim.SGD(model.parameters(), learning_rate)
     runner = torch.compile(model, backend="stepone") if compiled else model
@@ -43,13 +43,14 @@ def loss_curve(workload, steps, compiled, learning_rate=0.01):
 
 
 def assert_all_compiled():
-    """Each graph of this test runs our plan, and fused kernels ran."""
+    """Each graph that was called ran our plan, and fused kernels ran. The backward of a part whose result the loss does
+    not use is never called, and so stays pending; a call that found its plan pending would be an eager one."""
     import stepone
 
     report = stepone.report()
     assert report["graphs"], "nothing was handed to the backend"
     not_compiled = [(g["graph"], g["role"], g["status"], g["eager_reason"]) for g in report["graphs"]
-                    if g["status"] != "compiled"]
+                    if g["status"] not in ("compiled", "pending")]
     assert not not_compiled, not_compiled
     counters = report["counters"]
     assert counters["eager_calls"] == 0

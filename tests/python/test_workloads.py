@@ -6,6 +6,8 @@ import workloads
 from compare import assert_all_compiled, assert_close_gradients, distance, loss_and_gradients, loss_curve
 
 _STEPS = 50
+# At 0.01 these two are chaotic: eager runs whose weights start 1e-7 apart end further apart than the test allows.
+_LEARNING_RATES = {"vit": 1e-3, "resnet": 2e-4}
 
 
 @pytest.fixture(params=workloads.ALL)
@@ -23,8 +25,9 @@ def test_loss_and_every_gradient_in_float32(workload):
 
 
 def test_fifty_steps_follow_eager(workload):
-    want = loss_curve(workload, _STEPS, compiled=False)
-    got = loss_curve(workload, _STEPS, compiled=True)
+    rate = _LEARNING_RATES.get(workload.name, 0.01)
+    want = loss_curve(workload, _STEPS, compiled=False, learning_rate=rate)
+    got = loss_curve(workload, _STEPS, compiled=True, learning_rate=rate)
     # Rounding differences grow with the steps; a wrong gradient shows at once and by orders of magnitude more.
     torch.testing.assert_close(torch.tensor(got), torch.tensor(want), rtol=2e-3, atol=2e-3)
     assert want[-1] < want[0], "nothing was learned, so the curve proves nothing"
