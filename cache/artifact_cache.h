@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cache/cache_key.h"
+#include "cache/keyed_entry.h"
 #include "cache/store.h"
 #include "stepone/v1/compile_service.pb.h"
 
@@ -18,12 +18,6 @@ namespace stepone {
 struct CachedArtifact {
   v1::Artifact artifact;  // with all its objects
   Tier tier = Tier::kMemory;
-};
-
-// The nearest stored key to a request that missed.
-struct NearestKey {
-  Digest key;
-  std::vector<v1::FieldDifference> differences;
 };
 
 // Thread-safe. Neither owns the store nor checks signatures.
@@ -36,7 +30,10 @@ class ArtifactCache {
   bool Contains(const Digest& graph_key) { return store_.Find({Kind::kArtifact, graph_key}).ok(); }
 
   // Any error is a miss; kNotFound is the usual one, kDataLoss says that a damaged entry was set aside.
-  absl::StatusOr<CachedArtifact> Get(const KeyMaterial& material);
+  absl::StatusOr<CachedArtifact> Get(const KeyMaterial& material) { return Get(material.key, &material.canonical); }
+
+  // As Get, for a key that was taken from an entry that we signed: there is no material to compare.
+  absl::StatusOr<CachedArtifact> GetByKey(const Digest& graph_key) { return Get(graph_key, nullptr); }
 
   // Keeps `artifact` (REQUIRES: complete) unless there is one, and returns the one that everybody gets from now on:
   // the stored one if another writer was first, otherwise `artifact` itself, also when it could not be kept.
@@ -44,7 +41,9 @@ class ArtifactCache {
   v1::Artifact PutOrGet(const KeyMaterial& material, v1::Artifact artifact, bool overwrite);
 
   // kNotFound when the tenant has no entry.
-  absl::StatusOr<NearestKey> Nearest(const KeyMaterial& material);
+  absl::StatusOr<NearestKey> Nearest(const KeyMaterial& material) {
+    return FindNearest(store_, Kind::kArtifact, material);
+  }
 
   // Hits that were refused because the material differed.
   uint64_t material_mismatches() const { return material_mismatches_.load(std::memory_order_relaxed); }
@@ -52,6 +51,8 @@ class ArtifactCache {
   uint64_t not_kept() const { return not_kept_.load(std::memory_order_relaxed); }
 
  private:
+  absl::StatusOr<CachedArtifact> Get(const Digest& graph_key, const std::string* material);
+
   Store& store_;
   std::atomic<uint64_t> material_mismatches_{0};
   std::atomic<uint64_t> not_kept_{0};

@@ -345,21 +345,44 @@ void WriteOptions(const v1::CodeOptions& options, Writer& out) {
   out.End();
 }
 
-}  // namespace
-
-KeyMaterial GraphKey(const v1::Graph& graph, const v1::Target& target, const v1::CodeOptions& options,
-                     std::string_view fingerprint, std::string_view tenant) {
-  Writer out;
+void WriteCircumstances(const v1::Target& target, const v1::CodeOptions& options, std::string_view fingerprint,
+                        std::string_view tenant, Writer& out) {
   out.Version(kKeyVersion);
   out.Text(Tag::kTenant, tenant);
   out.Text(Tag::kFingerprint, fingerprint);
   WriteTarget(target, out);
   WriteOptions(options, out);
-  GraphWriter(graph, out).Write();
+}
+
+KeyMaterial Finish(Writer out) {
   KeyMaterial material;
   material.canonical = std::move(out).Take();
   material.key = Sha256(material.canonical);
   return material;
+}
+
+}  // namespace
+
+KeyMaterial GraphKey(const v1::Graph& graph, const v1::Target& target, const v1::CodeOptions& options,
+                     std::string_view fingerprint, std::string_view tenant) {
+  Writer out;
+  WriteCircumstances(target, options, fingerprint, tenant, out);
+  GraphWriter(graph, out).Write();
+  return Finish(std::move(out));
+}
+
+KeyMaterial TraceKey(std::string_view trace, const v1::Target& target, const v1::CodeOptions& options,
+                     std::string_view fingerprint, std::string_view tenant) {
+  Writer out;
+  WriteCircumstances(target, options, fingerprint, tenant, out);
+  out.Begin(Tag::kTrace);
+  for (size_t at = 0; at <= trace.size();) {
+    const size_t end = std::min(trace.find('\n', at), trace.size());
+    out.Text(Tag::kTraceLine, trace.substr(at, end - at));
+    at = end + 1;
+  }
+  out.End();
+  return Finish(std::move(out));
 }
 
 }  // namespace stepone

@@ -35,6 +35,11 @@ struct KeyMaterial {
 KeyMaterial GraphKey(const v1::Graph& graph, const v1::Target& target, const v1::CodeOptions& options,
                      std::string_view fingerprint, std::string_view tenant);
 
+// The key of a captured graph: of its text, line by line, and of what else decides what becomes of it. Never the key of
+// a graph.
+KeyMaterial TraceKey(std::string_view trace, const v1::Target& target, const v1::CodeOptions& options,
+                     std::string_view fingerprint, std::string_view tenant);
+
 // What canonical bytes say, for people: ("target.isa", "x86-64-v3"), ("graph.inputs[3].dtype", "float32"),
 // ("graph.nodes[17].op", "aten.mm.default"), ... in canonical order. Bytes that are no canonical form give one pair
 // named "damaged".

@@ -87,8 +87,10 @@ constexpr TagInfo kTags[] = {
     {"memory_format", Type::kInterned, false},     // kMemoryFormat
     {"complex", Type::kGroup, false},              // kComplex
     {"imaginary", Type::kFloat, false},            // kImaginary
+    {"trace", Type::kGroup, false},                // kTrace
+    {"line", Type::kText, true},                   // kTraceLine
 };
-static_assert(std::size(kTags) == static_cast<size_t>(Tag::kImaginary) + 1);
+static_assert(std::size(kTags) == static_cast<size_t>(Tag::kTraceLine) + 1);
 
 }  // namespace
 

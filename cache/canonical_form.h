@@ -102,6 +102,8 @@ enum class Tag : uint8_t {
   kMemoryFormat = 73,
   kComplex = 74,
   kImaginary = 75,
+  kTrace = 76,
+  kTraceLine = 77,
 };
 
 struct TagInfo {

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -68,7 +69,7 @@ class DiskStore final : public Store {
   };
   static constexpr size_t kStripes = 64;
   static constexpr size_t kFolders = 256;
-  static constexpr size_t kKinds = 3;
+  static constexpr size_t kKinds = std::size(kAllKinds);
 
   explicit DiskStore(DiskStoreOptions options);
 

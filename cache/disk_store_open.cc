@@ -9,12 +9,11 @@
 namespace stepone {
 namespace {
 
-constexpr Kind kAllKinds[] = {Kind::kArtifact, Kind::kObject, Kind::kKernel};
 constexpr char kIndexName[] = "index.sqlite";
 constexpr char kTemporaryPrefix[] = ".tmp-";
 constexpr size_t kRowsPerTransaction = 1000;
 
-bool IsKnown(Kind kind) { return kind == Kind::kArtifact || kind == Kind::kObject || kind == Kind::kKernel; }
+bool IsKnown(Kind kind) { return std::find(std::begin(kAllKinds), std::end(kAllKinds), kind) != std::end(kAllKinds); }
 
 }  // namespace
 

@@ -175,6 +175,11 @@ class Sketcher {
       EndNode();
     }
     if (item.tag == Tag::kOutput) EndNode();
+    if (item.tag == Tag::kTrace) part_.reset();
+    if (item.tag == Tag::kTraceLine) {
+      node_ = Hash(node_, item.text);
+      EndNode();
+    }
     if (part_) parts_[*part_] = Hash(parts_[*part_], item.bytes);
     // A node is known by its op and the types of its results: numbers of values shift when a node is added or removed.
     const bool told_apart_by = item.tag == Tag::kOp || item.tag == Tag::kDtype || item.tag == Tag::kSize ||

@@ -10,6 +10,8 @@ std::string_view KindName(Kind kind) {
       return "object";
     case Kind::kKernel:
       return "kernel";
+    case Kind::kBundle:
+      return "bundle";
   }
   return "unknown";
 }

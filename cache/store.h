@@ -22,9 +22,13 @@ enum class Kind : uint8_t {
   kArtifact = 1,  // graph key -> artifact with the material of its key (artifact_cache.h)
   kObject = 2,    // SHA-256 of the bytes -> the bytes
   kKernel = 3,    // kernel key -> SHA-256 of its object, 32 raw bytes
+  kBundle = 4,    // trace key -> signed bundle with the material of its key (bundle_cache.h)
 };
 
-// "artifact", "object", "kernel"; as folder names and metric labels.
+// All of them, by number from 1 on.
+inline constexpr Kind kAllKinds[] = {Kind::kArtifact, Kind::kObject, Kind::kKernel, Kind::kBundle};
+
+// "artifact", "object", "kernel", "bundle"; as folder names and metric labels.
 std::string_view KindName(Kind kind);
 
 // Names one entry. Regular type.

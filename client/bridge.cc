@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "client/compile_client.h"
 #include "client/object_loader.h"
 #include "client/report_json.h"
+#include "google/protobuf/util/json_util.h"
 #include "proto/host_target.h"
 #include "proto/status.h"
 #include "proto/str_cat.h"
@@ -120,6 +122,35 @@ class RequestAdapter final : public ServiceRequest {
   const std::shared_ptr<CompileCall> call_;
 };
 
+std::string RoleName(v1::Role role) {
+  switch (role) {
+    case v1::ROLE_FORWARD:
+      return "forward";
+    case v1::ROLE_BACKWARD:
+      return "backward";
+    case v1::ROLE_INFERENCE:
+      return "inference";
+    default:
+      return "joint";
+  }
+}
+
+absl::Status FromProtobuf(const google::protobuf::util::Status& status) {
+  return status.ok() ? absl::OkStatus()
+                     : absl::InvalidArgumentError(StrCat("convention: ", std::string(status.message())));
+}
+
+absl::Status ConventionToJson(const v1::Convention& convention, std::string& json) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  return FromProtobuf(google::protobuf::util::MessageToJsonString(convention, &json, options));
+}
+
+absl::Status ConventionFromJson(const std::string& json, v1::Convention& convention) {
+  return FromProtobuf(google::protobuf::util::JsonStringToMessage(json, &convention));
+}
+
 // A request that could not even be sent.
 class FailedRequest final : public ServiceRequest {
  public:
@@ -233,14 +264,7 @@ struct ServiceClient::Impl {
     if (!mode.ok()) return mode.status();
     v1::CompileRequest request;
     *request.mutable_graph() = graph;
-    v1::CodeOptions& code = *request.mutable_code_options();
-    code.set_mode(*mode);
-    code.set_backend(options.backend);
-    code.set_deterministic(options.deterministic);
-    code.set_fallback_random(options.fallback_random);
-    code.set_disable_fusion(options.disable_fusion);
-    code.set_framework_version(options.framework_version);
-    for (const auto& [name, value] : options.backend_options) (*code.mutable_backend_options())[name] = value;
+    SetCodeOptions(*mode, options, *request.mutable_code_options());
     v1::RunOptions& run = *request.mutable_run_options();
     run.set_deadline_ms(options.deadline_ms);
     run.set_priority(options.priority);
@@ -249,6 +273,25 @@ struct ServiceClient::Impl {
     run.set_report(options.report);
     run.set_blocking_step(options.blocking_step);
     return request;
+  }
+
+  static absl::StatusOr<v1::TraceRequest> MakeTrace(const std::string& trace, const SubmitOptions& options) {
+    absl::StatusOr<v1::Mode> mode = ModeFromName(options.mode);
+    if (!mode.ok()) return mode.status();
+    v1::TraceRequest request;
+    request.set_trace(trace);
+    SetCodeOptions(*mode, options, *request.mutable_code_options());
+    return request;
+  }
+
+  static void SetCodeOptions(v1::Mode mode, const SubmitOptions& options, v1::CodeOptions& code) {
+    code.set_mode(mode);
+    code.set_backend(options.backend);
+    code.set_deterministic(options.deterministic);
+    code.set_fallback_random(options.fallback_random);
+    code.set_disable_fusion(options.disable_fusion);
+    code.set_framework_version(options.framework_version);
+    for (const auto& [name, value] : options.backend_options) (*code.mutable_backend_options())[name] = value;
   }
 
   CompileClient client;
@@ -287,13 +330,69 @@ ServiceResult<std::string> ServiceClient::CapabilitiesJson() {
   return client::CapabilitiesJson(*response);
 }
 
+ServiceResult<std::shared_ptr<const FoundBundleAnswer>> ServiceClient::FindBundle(const std::string& trace,
+                                                                                  const SubmitOptions& options,
+                                                                                  int64_t timeout_ms) {
+  absl::StatusOr<v1::TraceRequest> request = Impl::MakeTrace(trace, options);
+  if (!request.ok()) return ToError(request.status());
+  absl::StatusOr<std::optional<FoundBundle>> found =
+      impl_->client.FindBundle(*std::move(request), absl::Milliseconds(timeout_ms));
+  if (!found.ok()) return ToError(found.status());
+  if (!found->has_value()) return std::shared_ptr<const FoundBundleAnswer>();
+  const FoundBundle& bundle = **found;
+  auto answer = std::make_shared<FoundBundleAnswer>();
+  answer->trace_key = absl::BytesToHexString(bundle.bundle.trace_key());
+  if (absl::Status status = ConventionToJson(bundle.bundle.convention(), answer->convention_json); !status.ok()) {
+    return ToError(status);
+  }
+  for (size_t i = 0; i < bundle.graphs.size(); ++i) {
+    answer->graphs.push_back({RoleName(bundle.bundle.graphs(static_cast<int>(i)).role()), bundle.graphs[i]->program,
+                              client::ReportJson(*bundle.graphs[i])});
+  }
+  return std::shared_ptr<const FoundBundleAnswer>(std::move(answer));
+}
+
+std::optional<ServiceError> ServiceClient::PutBundle(const std::string& trace, const std::string& convention_json,
+                                                     const std::vector<std::pair<std::string, std::string>>& graph_keys,
+                                                     const SubmitOptions& options) {
+  absl::StatusOr<v1::TraceRequest> request = Impl::MakeTrace(trace, options);
+  if (!request.ok()) return ToError(request.status());
+  v1::PutBundleRequest put;
+  *put.mutable_trace() = *std::move(request);
+  if (absl::Status status = ConventionFromJson(convention_json, *put.mutable_convention()); !status.ok()) {
+    return ToError(status);
+  }
+  for (const v1::Role role : {v1::ROLE_FORWARD, v1::ROLE_BACKWARD, v1::ROLE_INFERENCE}) {
+    for (const auto& [name, key] : graph_keys) {
+      if (name != RoleName(role)) continue;
+      v1::BundleGraph& graph = *put.add_graphs();
+      graph.set_role(role);
+      graph.set_graph_key(absl::HexStringToBytes(key));
+    }
+  }
+  impl_->client.PutBundle(std::move(put));
+  return std::nullopt;
+}
+
+ServiceResult<std::string> ServiceClient::ExplainBundleJson(const std::string& trace, const SubmitOptions& options) {
+  absl::StatusOr<v1::TraceRequest> request = Impl::MakeTrace(trace, options);
+  if (!request.ok()) return ToError(request.status());
+  absl::StatusOr<v1::ExplainResponse> response = impl_->client.ExplainBundle(*std::move(request));
+  if (!response.ok()) return ToError(response.status());
+  return client::ExplainJson(*response);
+}
+
+void ServiceClient::Connect() { impl_->client.Connect(); }
+
 std::string ServiceClient::endpoint() const { return impl_->client.endpoint(); }
 bool ServiceClient::circuit_open() const { return impl_->client.circuit_open(); }
 
 ServiceCounters ProcessServiceCounters() {
   const CompileClient::Counters requests = CompileClient::ProcessCounters();
   const ObjectLoader::Counters objects = ObjectLoader::Global().counters();
-  return {requests.requests, requests.retries, requests.verify_failures, objects.mapped, objects.shared};
+  return {requests.requests,      requests.retries,     requests.verify_failures,
+          objects.mapped,         objects.shared,       requests.bundle_hits,
+          requests.bundle_misses, requests.bundles_put, requests.bundle_put_failures};
 }
 
 void ResetProcessServiceCounters() { CompileClient::ResetProcessCounters(); }

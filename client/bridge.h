@@ -131,6 +131,18 @@ class ServiceRequest {
   virtual std::string EventsJson() const = 0;
 };
 
+// What a captured graph became (see CompileClient::FindBundle).
+struct FoundBundleGraph {
+  std::string role;  // "forward", "backward", "inference"
+  std::shared_ptr<const Program> program;
+  std::string report_json;  // as ServiceRequest::ReportJson()
+};
+struct FoundBundleAnswer {
+  std::string trace_key;        // hexadecimal
+  std::string convention_json;  // stepone.v1.Convention in protobuf's JSON form, all plain fields present
+  std::vector<FoundBundleGraph> graphs;
+};
+
 // CompileClient for files that can't include protobuf. Thread-safe.
 class ServiceClient {
  public:
@@ -143,6 +155,15 @@ class ServiceClient {
   ServiceResult<std::shared_ptr<ServiceRequest>> Find(const GraphBuilder& graph, const SubmitOptions& options);
   ServiceResult<std::string> ExplainJson(const GraphBuilder& graph, const SubmitOptions& options);
   ServiceResult<std::string> CapabilitiesJson();
+  // Null: the service does not know it.
+  ServiceResult<std::shared_ptr<const FoundBundleAnswer>> FindBundle(const std::string& trace,
+                                                                     const SubmitOptions& options, int64_t timeout_ms);
+  // `graph_keys`: role and key in hexadecimal. Returns at once; an error is one of the arguments.
+  std::optional<ServiceError> PutBundle(const std::string& trace, const std::string& convention_json,
+                                        const std::vector<std::pair<std::string, std::string>>& graph_keys,
+                                        const SubmitOptions& options);
+  ServiceResult<std::string> ExplainBundleJson(const std::string& trace, const SubmitOptions& options);
+  void Connect();
   std::string endpoint() const;
   bool circuit_open() const;
 
@@ -153,6 +174,7 @@ class ServiceClient {
 
 struct ServiceCounters {
   int64_t requests = 0, retries = 0, verify_failures = 0, objects_mapped = 0, objects_shared = 0;
+  int64_t bundle_hits = 0, bundle_misses = 0, bundles_put = 0, bundle_put_failures = 0;
 };
 ServiceCounters ProcessServiceCounters();
 void ResetProcessServiceCounters();

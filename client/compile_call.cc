@@ -5,7 +5,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/time/clock.h"
-#include "client/verifier.h"
 #include "proto/digest.h"
 #include "proto/status.h"
 #include "proto/str_cat.h"
@@ -36,6 +35,10 @@ absl::Time DeadlineOf(const v1::CompileRequest& request, const ClientConfig& con
 }
 
 }  // namespace
+
+ExpectedArtifact ExpectedOf(const v1::Graph& graph) {
+  return {graph.role(), graph.inputs_size(), graph.outputs_size()};
+}
 
 AtomicClientCounters& GlobalClientCounters() {
   static AtomicClientCounters counters;
@@ -142,7 +145,8 @@ CallImpl::Attempt CallImpl::AfterStream(const Connection::Session& session, cons
 
 CallImpl::Attempt CallImpl::Finish(const Connection::Session& session, v1::Done done) {
   operation_.clear();
-  absl::StatusOr<std::shared_ptr<CompiledGraph>> graph = Load(session, std::move(*done.mutable_artifact()));
+  absl::StatusOr<std::shared_ptr<CompiledGraph>> graph =
+      Load(session, std::move(*done.mutable_artifact()), ExpectedOf(request_.graph()));
   if (!graph.ok()) {
     if (graph.status().code() == absl::StatusCode::kUnavailable) return {graph.status(), /*again=*/true};
     ++GlobalClientCounters().verify_failures;
@@ -159,16 +163,16 @@ CallImpl::Attempt CallImpl::Finish(const Connection::Session& session, v1::Done 
   return {absl::OkStatus()};
 }
 
-void CallImpl::FinishWith(const Connection::Session& session, v1::Artifact artifact) {
-  absl::StatusOr<std::shared_ptr<CompiledGraph>> graph = Load(session, std::move(artifact));
+void CallImpl::FinishWith(const Connection::Session& session, v1::Artifact artifact, v1::Source source,
+                          const ExpectedArtifact& expected) {
+  absl::StatusOr<std::shared_ptr<CompiledGraph>> graph = Load(session, std::move(artifact), expected);
   if (!graph.ok()) return Fail(graph.status());
+  (*graph)->source = source;
   End(absl::OkStatus(), *std::move(graph));
 }
 
-absl::StatusOr<std::shared_ptr<CompiledGraph>> CallImpl::Load(const Connection::Session& session,
-                                                              v1::Artifact artifact) {
-  const ExpectedArtifact expected{request_.graph().role(), request_.graph().inputs_size(),
-                                  request_.graph().outputs_size()};
+absl::StatusOr<std::shared_ptr<CompiledGraph>> CallImpl::Load(const Connection::Session& session, v1::Artifact artifact,
+                                                              const ExpectedArtifact& expected) {
   absl::StatusOr<VerifiedManifest> verified =
       VerifyManifest(artifact.signed_manifest(), *session.keys, host_, expected);
   if (verified.status().code() == absl::StatusCode::kPermissionDenied) {

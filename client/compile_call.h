@@ -14,13 +14,18 @@
 #include "client/compile_client.h"
 #include "client/connection.h"
 #include "client/object_loader.h"
+#include "client/verifier.h"
 
 namespace stepone::client {
 
 struct AtomicClientCounters {
   std::atomic<int64_t> requests{0}, retries{0}, verify_failures{0};
+  std::atomic<int64_t> bundle_hits{0}, bundle_misses{0}, bundles_put{0}, bundle_put_failures{0};
 };
 AtomicClientCounters& GlobalClientCounters();
+
+// What an artifact of `graph` must look like.
+ExpectedArtifact ExpectedOf(const v1::Graph& graph);
 
 // Run() drives the request to its end; everything else is CompileCall. Thread-safe.
 class CallImpl final : public CompileCall {
@@ -29,8 +34,9 @@ class CallImpl final : public CompileCall {
 
   // REQUIRES: called once, before or instead of which FinishWith().
   void Run();
-  // For Find(): verifies and maps an artifact that is here already.
-  void FinishWith(const Connection::Session& session, v1::Artifact artifact);
+  // For look-ups: verifies and maps an artifact that is here already.
+  void FinishWith(const Connection::Session& session, v1::Artifact artifact, v1::Source source,
+                  const ExpectedArtifact& expected);
   // Ends the call without a request having been made.
   void Fail(absl::Status status) { End(std::move(status), nullptr); }
 
@@ -54,7 +60,8 @@ class CallImpl final : public CompileCall {
   Attempt Follow(const Connection::Session& session);
   Attempt AfterStream(const Connection::Session& session, const absl::Status& status, v1::CompileEvent last);
   Attempt Finish(const Connection::Session& session, v1::Done done);
-  absl::StatusOr<std::shared_ptr<CompiledGraph>> Load(const Connection::Session& session, v1::Artifact artifact);
+  absl::StatusOr<std::shared_ptr<CompiledGraph>> Load(const Connection::Session& session, v1::Artifact artifact,
+                                                      const ExpectedArtifact& expected);
   absl::Status FetchMissing(const Connection::Session& session, const v1::Manifest& manifest,
                             std::vector<v1::ObjectBytes>& objects);
   absl::StatusOr<std::string> FetchObject(const Connection::Session& session, const v1::ObjectRef& object);

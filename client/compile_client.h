@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@
 #include "absl/time/time.h"
 #include "client/client_config.h"
 #include "client/plan.h"
-#include "stepone/v1/compile_service.pb.h"
+#include "stepone/v1/compile_service.grpc.pb.h"
 
 namespace stepone::client {
 
@@ -60,6 +61,12 @@ class CompileCall {
   virtual std::vector<CallEvent> events() const = 0;  // so far
 };
 
+// What a captured graph became, verified and mapped.
+struct FoundBundle {
+  v1::Bundle bundle;
+  std::vector<std::shared_ptr<const CompiledGraph>> graphs;  // in the order of bundle.graphs
+};
+
 // Called on the request's thread for each event, in order; must not block.
 using EventCallback = std::function<void(const CallEvent&)>;
 
@@ -88,6 +95,19 @@ class CompileClient {
   absl::StatusOr<v1::ExplainResponse> Explain(v1::CompileRequest request);
   absl::StatusOr<v1::GetCapabilitiesResponse> GetCapabilities();
 
+  // Looks up what a captured graph became; nothing when the service does not know it. `request` needs trace and
+  // options; the rest is filled in as for Submit(). The answer must come within `timeout`; connecting, the first time,
+  // has the configuration's own limits. Errors as for Submit(); kPermissionDenied and kDataLoss are also for bundles
+  // that are not signed by a trusted key, or that answer another request.
+  absl::StatusOr<std::optional<FoundBundle>> FindBundle(v1::TraceRequest request, absl::Duration timeout);
+  // Tells what a captured graph became. Returns at once; failures are only counted.
+  void PutBundle(v1::PutBundleRequest request);
+  absl::StatusOr<v1::ExplainResponse> ExplainBundle(v1::TraceRequest request);
+
+  // Begins to connect in the background, and to start the local server if that is the one to use. Failures show at the
+  // first request.
+  void Connect();
+
   std::string endpoint() const;  // empty until a local server is known
   // True while requests fail at once because the service could not be reached a moment ago.
   bool circuit_open() const;
@@ -96,12 +116,23 @@ class CompileClient {
     int64_t requests = 0;
     int64_t retries = 0;
     int64_t verify_failures = 0;
+    int64_t bundle_hits = 0;
+    int64_t bundle_misses = 0;
+    int64_t bundles_put = 0;
+    int64_t bundle_put_failures = 0;
   };
   static Counters ProcessCounters();
   static void ResetProcessCounters();
 
  private:
   class Shared;
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Ask(grpc::Status (v1::CompileService::Stub::*rpc)(grpc::ClientContext*, const Request&,
+                                                                             Response*),
+                               const Request& request, absl::Duration timeout);
+  absl::StatusOr<FoundBundle> Load(const v1::TraceRequest& request, v1::FindBundleResponse response);
+
   const std::shared_ptr<Shared> shared_;
 };
 

@@ -20,7 +20,9 @@
 namespace stepone {
 namespace {
 
+// First bytes of what is signed. They tell kinds apart, so that a signature of one never passes for one of another.
 constexpr uint8_t kPayloadVersion = 1;
+constexpr uint8_t kBundlePayloadVersion = 0x81;
 constexpr size_t kPublicKeyBytes = 32;
 constexpr size_t kSignatureBytes = 64;
 constexpr size_t kMaxKeyFileBytes = 16 * 1024;
@@ -135,6 +137,12 @@ void AppendField(std::string& payload, std::string_view field) {
   payload.append(field);
 }
 
+std::string TimeBytes(int64_t unix_ms) {
+  std::string bytes(8, '\0');
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>((static_cast<uint64_t>(unix_ms) >> (8 * i)) & 0xFF);
+  return bytes;
+}
+
 bool VerifyOne(std::string_view public_key, std::string_view payload, std::string_view signature) {
   if (signature.size() != kSignatureBytes) return false;
   KeyPtr key(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr,
@@ -182,7 +190,14 @@ absl::StatusOr<SigningKey> SigningKey::LoadOrCreate(const std::string& path) {
 std::string SigningKey::key_id() const { return KeyId(public_key_); }
 
 void SigningKey::Sign(v1::SignedManifest& manifest) const {
-  const std::string payload = SignedPayload(manifest);
+  AddSignature(SignedPayload(manifest), *manifest.mutable_signatures());
+}
+
+void SigningKey::Sign(v1::SignedBundle& bundle) const {
+  AddSignature(SignedPayload(bundle), *bundle.mutable_signatures());
+}
+
+void SigningKey::AddSignature(std::string_view payload, Signatures& signatures) const {
   std::string signature(kSignatureBytes, '\0');
   size_t size = signature.size();
   DigestContext context(EVP_MD_CTX_new());
@@ -191,25 +206,27 @@ void SigningKey::Sign(v1::SignedManifest& manifest) const {
                              reinterpret_cast<const unsigned char*>(payload.data()), payload.size()) == 1,
           "signing");
   const std::string id = key_id();
-  auto* signatures = manifest.mutable_signatures();
-  signatures->erase(std::remove_if(signatures->begin(), signatures->end(),
-                                   [&id](const v1::Signature& s) { return s.signer() == id; }),
-                    signatures->end());
-  v1::Signature* added = manifest.add_signatures();
+  signatures.erase(
+      std::remove_if(signatures.begin(), signatures.end(), [&id](const v1::Signature& s) { return s.signer() == id; }),
+      signatures.end());
+  v1::Signature* added = signatures.Add();
   added->set_signer(id);
   added->set_ed25519(std::move(signature));
 }
 
 std::string SignedPayload(const v1::SignedManifest& manifest) {
-  std::string time(8, '\0');
-  const uint64_t created = static_cast<uint64_t>(manifest.created_unix_ms());
-  for (int i = 0; i < 8; ++i) time[i] = static_cast<char>((created >> (8 * i)) & 0xFF);
-
   std::string payload(1, static_cast<char>(kPayloadVersion));
   AppendField(payload, manifest.graph_key());
   AppendField(payload, manifest.tenant());
   AppendField(payload, Sha256(manifest.manifest()).Raw());
-  AppendField(payload, time);
+  AppendField(payload, TimeBytes(manifest.created_unix_ms()));
+  return payload;
+}
+
+std::string SignedPayload(const v1::SignedBundle& bundle) {
+  std::string payload(1, static_cast<char>(kBundlePayloadVersion));
+  AppendField(payload, Sha256(bundle.bundle()).Raw());
+  AppendField(payload, TimeBytes(bundle.created_unix_ms()));
   return payload;
 }
 
@@ -222,9 +239,16 @@ absl::Status TrustedKeys::Add(std::string_view public_key) {
 }
 
 absl::Status TrustedKeys::Verify(const v1::SignedManifest& manifest) const {
-  const std::string payload = SignedPayload(manifest);
+  return Verify(SignedPayload(manifest), manifest.signatures(), "artifact");
+}
+
+absl::Status TrustedKeys::Verify(const v1::SignedBundle& bundle) const {
+  return Verify(SignedPayload(bundle), bundle.signatures(), "bundle");
+}
+
+absl::Status TrustedKeys::Verify(std::string_view payload, const Signatures& signatures, std::string_view what) const {
   std::vector<std::string> untrusted;
-  for (const v1::Signature& signature : manifest.signatures()) {
+  for (const v1::Signature& signature : signatures) {
     bool known = false;
     for (const std::string& key : keys_) {
       if (KeyId(key) != signature.signer()) continue;
@@ -233,9 +257,9 @@ absl::Status TrustedKeys::Verify(const v1::SignedManifest& manifest) const {
     }
     untrusted.push_back(StrCat(signature.signer().substr(0, 32), known ? " (wrong signature)" : " (not trusted)"));
   }
-  if (untrusted.empty()) return absl::PermissionDeniedError("the artifact is not signed");
+  if (untrusted.empty()) return absl::PermissionDeniedError(StrCat("the ", what, " is not signed"));
   return absl::PermissionDeniedError(
-      StrCat("no good signature by a trusted key; the artifact is signed by ", absl::StrJoin(untrusted, ", ")));
+      StrCat("no good signature by a trusted key; the ", what, " is signed by ", absl::StrJoin(untrusted, ", ")));
 }
 
 std::string KeyId(std::string_view public_key) { return Sha256(public_key).Hex().substr(0, 16); }

@@ -1,4 +1,4 @@
-// Ed25519 signatures over artifacts.
+// Ed25519 signatures over artifacts and bundles.
 #ifndef STEPONE_PROTO_SIGNING_H_
 #define STEPONE_PROTO_SIGNING_H_
 
@@ -10,8 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "stepone/v1/artifact.pb.h"
+#include "stepone/v1/bundle.pb.h"
 
 namespace stepone {
+
+using Signatures = google::protobuf::RepeatedPtrField<v1::Signature>;
 
 // A server's private key. Thread-safe.
 class SigningKey {
@@ -28,12 +31,14 @@ class SigningKey {
   const std::string& public_key() const { return public_key_; }  // 32 raw bytes
   std::string key_id() const;                                    // 16 hexadecimal digits
 
-  // Fills in `signatures` of an otherwise complete manifest.
+  // Fills in `signatures` of what is complete otherwise.
   void Sign(v1::SignedManifest& manifest) const;
+  void Sign(v1::SignedBundle& bundle) const;
 
  private:
   struct Impl;
   explicit SigningKey(std::unique_ptr<Impl> impl, std::string public_key);
+  void AddSignature(std::string_view payload, Signatures& signatures) const;
   std::unique_ptr<Impl> impl_;
   std::string public_key_;
 };
@@ -42,6 +47,9 @@ class SigningKey {
 // creation time, so that a good artifact can't be replayed under another key or tenant.
 std::string SignedPayload(const v1::SignedManifest& manifest);
 
+// Likewise of a bundle, whose bytes hold its key and tenant: a version byte of its own, digest and creation time.
+std::string SignedPayload(const v1::SignedBundle& bundle);
+
 // Public keys that a client trusts. Thread-compatible.
 class TrustedKeys {
  public:
@@ -49,9 +57,12 @@ class TrustedKeys {
   absl::Status Add(std::string_view public_key);
   // OK when at least one signature is by a trusted key and is right; kPermissionDenied otherwise, saying who signed.
   absl::Status Verify(const v1::SignedManifest& manifest) const;
+  absl::Status Verify(const v1::SignedBundle& bundle) const;
   bool empty() const { return keys_.empty(); }
 
  private:
+  absl::Status Verify(std::string_view payload, const Signatures& signatures, std::string_view what) const;
+
   std::vector<std::string> keys_;
 };
 

@@ -23,31 +23,6 @@ absl::Status Overload() {
   return RetryLater(absl::ResourceExhaustedError("too many requests are being worked on"), absl::Seconds(1));
 }
 
-v1::Source SourceOf(Tier tier) {
-  switch (tier) {
-    case Tier::kMemory:
-      return v1::SOURCE_MEMORY;
-    case Tier::kDisk:
-      return v1::SOURCE_DISK;
-    case Tier::kFar:
-      return v1::SOURCE_REMOTE;
-  }
-  return v1::SOURCE_UNSPECIFIED;
-}
-
-const char* TierLabel(v1::Source source) {
-  switch (source) {
-    case v1::SOURCE_MEMORY:
-      return "memory";
-    case v1::SOURCE_DISK:
-      return "disk";
-    case v1::SOURCE_REMOTE:
-      return "remote";
-    default:
-      return "pin";
-  }
-}
-
 const char* RefusalLabel(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -60,6 +35,8 @@ const char* RefusalLabel(absl::StatusCode code) {
       return "draining";
     case absl::StatusCode::kDeadlineExceeded:
       return "deadline";
+    case absl::StatusCode::kFailedPrecondition:
+      return "precondition";
     default:
       return "other";
   }
@@ -70,17 +47,16 @@ const char* RefusalLabel(absl::StatusCode code) {
 CompileBroker::CompileBroker(Options options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
-      artifacts_(*parts.store),
+      desk_({options_.inline_object_bytes, options_.max_pin_bytes}, parts.store, parts.key, parts.metrics),
+      bundles_(options_.limits, &desk_, parts.store, parts.key, parts.metrics),
       kernels_(*parts.store),
-      failures_(options_.failure_time_to_live, options_.max_remembered_failures),
-      pins_(options_.max_pin_bytes) {
-  trusted_.Add(parts.key->public_key()).IgnoreError();  // a key of ours has the right length
-}
+      failures_(options_.failure_time_to_live, options_.max_remembered_failures) {}
 
 void CompileBroker::SetWorkers(const v1::Hello& hello) {
   fingerprint_ = hello.compiler_fingerprint();
   offer_.targets.assign(hello.targets().begin(), hello.targets().end());
   offer_.backends.assign(hello.backends().begin(), hello.backends().end());
+  bundles_.SetWorkers(fingerprint_, offer_);
 }
 
 v1::GetCapabilitiesResponse CompileBroker::Capabilities() const {
@@ -106,17 +82,17 @@ absl::StatusOr<KeyMaterial> CompileBroker::Check(const v1::CompileRequest& reque
   return GraphKey(request.graph(), request.target(), request.code_options(), fingerprint_, request.context().tenant());
 }
 
-std::shared_ptr<const v1::CompileRequest> CompileBroker::Charge(v1::CompileRequest request) {
+template <typename Request>
+std::shared_ptr<const Request> CompileBroker::Charge(Request request) {
   const size_t bytes = request.ByteSizeLong();
   if (pending_bytes_.fetch_add(bytes) + bytes > options_.max_pending_bytes) {
     pending_bytes_ -= bytes;
     return nullptr;
   }
-  return std::shared_ptr<const v1::CompileRequest>(new v1::CompileRequest(std::move(request)),
-                                                   [this, bytes](const v1::CompileRequest* charged) {
-                                                     delete charged;
-                                                     pending_bytes_ -= bytes;
-                                                   });
+  return std::shared_ptr<const Request>(new Request(std::move(request)), [this, bytes](const Request* charged) {
+    delete charged;
+    pending_bytes_ -= bytes;
+  });
 }
 
 std::string CompileBroker::Compile(v1::CompileRequest request, std::shared_ptr<EventSink> sink) {
@@ -209,49 +185,13 @@ void CompileBroker::Welcome(const Operation& operation) {
   outbox_.Push(operation.sink, std::move(progress));
 }
 
-std::shared_ptr<const v1::Artifact> CompileBroker::LookUp(const KeyMaterial& material, const std::string& job,
-                                                          v1::Source& source) {
-  if (!job.empty()) {
-    absl::MutexLock lock(&mu_);
-    if (auto pinned = pins_.Find(job, material.key); pinned != nullptr) {
-      parts_.metrics->hits.Add("pin");
-      source = v1::SOURCE_MEMORY;
-      return pinned;
-    }
-  }
-  absl::StatusOr<CachedArtifact> cached = artifacts_.Get(material);
-  if (!cached.ok()) {
-    if (!absl::IsNotFound(cached.status())) {
-      spdlog::warn("stored artifact {} is not used: {}", material.key.Hex(), cached.status().ToString());
-    }
-    return nullptr;
-  }
-  source = SourceOf(cached->tier);
-  const v1::SignedManifest& manifest = cached->artifact.signed_manifest();
-  if (source != v1::SOURCE_MEMORY) {
-    // Whoever can write to the folder can't make us hand out what we did not sign.
-    absl::Status ours = trusted_.Verify(manifest);
-    if (!ours.ok() || manifest.graph_key() != material.key.Raw()) {
-      spdlog::warn("stored artifact {} is not used: {}", material.key.Hex(), ours.ToString());
-      return nullptr;
-    }
-  }
-  parts_.metrics->hits.Add(TierLabel(source));
-  auto artifact = std::make_shared<const v1::Artifact>(std::move(cached->artifact));
-  if (!job.empty()) {
-    absl::MutexLock lock(&mu_);
-    pins_.Pin(job, material.key, artifact);
-  }
-  return artifact;
-}
-
 void CompileBroker::Fly(const FlightPtr& flight) {
   if (flight->look_up) {
     Landing landing;
-    landing.artifact = LookUp(flight->material, flight->request->context().job(), landing.source);
+    landing.artifact = desk_.LookUp(flight->material, flight->request->context().job(), landing.source);
     if (landing.artifact != nullptr) return LandFlight(flight, std::move(landing), /*remember=*/false);
     // What is there could not be used, so it must not win against what replaces it.
-    if (artifacts_.Contains(flight->material.key)) flight->overwrite = true;
+    if (desk_.cache().Contains(flight->material.key)) flight->overwrite = true;
     parts_.metrics->misses.Increment();
   }
   SubmitFlight(flight);
@@ -355,7 +295,7 @@ void CompileBroker::OnDone(const FlightPtr& flight, CompileOutcome outcome) {
                                                           flight->request->context().tenant(), *parts_.key);
     if (artifact.ok()) {
       landing.source = v1::SOURCE_COMPILED;
-      if (flight->store) *artifact = artifacts_.PutOrGet(flight->material, *std::move(artifact), flight->overwrite);
+      if (flight->store) *artifact = desk_.cache().PutOrGet(flight->material, *std::move(artifact), flight->overwrite);
       landing.artifact = std::make_shared<const v1::Artifact>(*std::move(artifact));
     } else {
       landing.status = artifact.status();
@@ -389,7 +329,7 @@ void CompileBroker::LandFlight(const FlightPtr& flight, Landing landing, bool re
     if (shared->status.ok() && flight->store) failures_.Forget(flight->material.key);
     for (OperationPtr& operation : table_.Land(flight)) {
       if (shared->status.ok() && flight->store && !operation->job.empty()) {
-        pins_.Pin(operation->job, flight->material.key, shared->artifact);
+        desk_.Pin(operation->job, flight->material.key, shared->artifact);
       }
       waiters.emplace_back(operation, std::exchange(operation->sink, nullptr));
       if (flight->submitted) {
@@ -414,7 +354,7 @@ void CompileBroker::Deliver(const Operation& operation, std::shared_ptr<EventSin
   event.set_operation(operation.id);
   if (landing.status.ok()) {
     v1::Done& done = *event.mutable_done();
-    *done.mutable_artifact() = Answer(*landing.artifact, operation.known_objects);
+    *done.mutable_artifact() = desk_.Answer(*landing.artifact, operation.known_objects);
     const bool joined = landing.source == v1::SOURCE_COMPILED && operation.joined;
     done.set_source(joined ? v1::SOURCE_JOINED : landing.source);
     done.set_queue_ms(absl::ToInt64Milliseconds(landing.queued));
@@ -424,19 +364,6 @@ void CompileBroker::Deliver(const Operation& operation, std::shared_ptr<EventSin
   }
   outbox_.Push(sink, std::move(event));
   outbox_.PushEnd(std::move(sink), landing.status);
-}
-
-v1::Artifact CompileBroker::Answer(const v1::Artifact& artifact, const std::vector<std::string>& known_objects) {
-  std::vector<const v1::ObjectBytes*> left_out;
-  v1::Artifact answer = ForClient(artifact, known_objects, options_.inline_object_bytes, left_out);
-  for (const v1::ObjectBytes* object : left_out) {
-    const EntryId id{Kind::kObject, *Digest::FromRaw(object->digest())};
-    if (parts_.store->Find(id).ok()) continue;
-    absl::Status kept = parts_.store->Put(id, MakeBlob(object->data()));
-    // What can't be kept could not be fetched: send it now.
-    if (!kept.ok() && !absl::IsAlreadyExists(kept)) *answer.add_objects() = *object;
-  }
-  return answer;
 }
 
 void CompileBroker::Detach(const std::string& id, const EventSink* sink) {
@@ -546,10 +473,10 @@ void CompileBroker::Find(v1::CompileRequest request, Callback<v1::FindResponse> 
     v1::FindResponse response;
     response.set_graph_key(material->key.Raw());
     v1::Source source;
-    if (auto artifact = LookUp(*material, charged->context().job(), source); artifact != nullptr) {
+    if (auto artifact = desk_.LookUp(*material, charged->context().job(), source); artifact != nullptr) {
       response.set_found(true);
       std::vector<std::string> known(charged->known_objects().begin(), charged->known_objects().end());
-      *response.mutable_artifact() = Answer(*artifact, known);
+      *response.mutable_artifact() = desk_.Answer(*artifact, known);
     }
     done(std::move(response));
   });
@@ -563,16 +490,40 @@ void CompileBroker::Explain(v1::CompileRequest request, Callback<v1::ExplainResp
     if (!material.ok()) return done(material.status());
     v1::ExplainResponse response;
     response.set_graph_key(material->key.Raw());
-    response.set_found(artifacts_.Contains(material->key));
+    response.set_found(desk_.cache().Contains(material->key));
     if (response.found()) {
       response.set_nearest_key(material->key.Raw());
-    } else if (absl::StatusOr<NearestKey> nearest = artifacts_.Nearest(*material); nearest.ok()) {
+    } else if (absl::StatusOr<NearestKey> nearest = desk_.cache().Nearest(*material); nearest.ok()) {
       response.set_nearest_key(nearest->key.Raw());
       for (v1::FieldDifference& difference : nearest->differences) *response.add_differences() = std::move(difference);
     }
     done(std::move(response));
   });
   if (!taken) done(Overload());
+}
+
+template <typename Request, typename Response>
+void CompileBroker::AskBundles(Request request, absl::StatusOr<Response> (BundleDesk::*ask)(const Request&),
+                               Callback<Response> done) {
+  std::shared_ptr<const Request> charged = Charge(std::move(request));
+  const bool taken = charged != nullptr && parts_.executor->Run([this, charged, ask, done] {
+    absl::StatusOr<Response> answer = (bundles_.*ask)(*charged);
+    if (!answer.ok()) parts_.metrics->refusals.Add(RefusalLabel(answer.status().code()));
+    done(std::move(answer));
+  });
+  if (!taken) done(Overload());
+}
+
+void CompileBroker::FindBundle(v1::TraceRequest request, Callback<v1::FindBundleResponse> done) {
+  AskBundles(std::move(request), &BundleDesk::Find, std::move(done));
+}
+
+void CompileBroker::PutBundle(v1::PutBundleRequest request, Callback<v1::PutBundleResponse> done) {
+  AskBundles(std::move(request), &BundleDesk::Put, std::move(done));
+}
+
+void CompileBroker::ExplainBundle(v1::TraceRequest request, Callback<v1::ExplainResponse> done) {
+  AskBundles(std::move(request), &BundleDesk::Explain, std::move(done));
 }
 
 void CompileBroker::Fetch(const v1::FetchRequest& request, Callback<Blob> done) {

@@ -18,15 +18,16 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "cache/artifact_cache.h"
+#include "cache/cache_key.h"
 #include "cache/kernel_cache.h"
 #include "cache/store.h"
 #include "proto/signing.h"
+#include "server/artifact_desk.h"
+#include "server/bundle_desk.h"
 #include "server/dispatcher.h"
 #include "server/event_sink.h"
 #include "server/executor.h"
 #include "server/failure_memory.h"
-#include "server/job_pins.h"
 #include "server/metrics.h"
 #include "server/request_limits.h"
 #include "server/single_flight.h"
@@ -47,7 +48,7 @@ class CompileBroker {
     absl::Duration queue_timeout = absl::Minutes(10);
     absl::Duration failure_time_to_live = absl::Minutes(10);
     size_t max_remembered_failures = 10'000;
-    size_t max_pin_bytes = 8u << 20;
+    size_t max_pin_bytes = 64u << 20;
     size_t max_pending_bytes = 1u << 30;  // requests being worked on, all together
     bool share_kernels = false;           // between tenants
   };
@@ -83,6 +84,9 @@ class CompileBroker {
   void Find(v1::CompileRequest request, Callback<v1::FindResponse> done);
   void Explain(v1::CompileRequest request, Callback<v1::ExplainResponse> done);
   void Fetch(const v1::FetchRequest& request, Callback<Blob> done);
+  void FindBundle(v1::TraceRequest request, Callback<v1::FindBundleResponse> done);
+  void PutBundle(v1::PutBundleRequest request, Callback<v1::PutBundleResponse> done);
+  void ExplainBundle(v1::TraceRequest request, Callback<v1::ExplainResponse> done);
 
   // Refuses new compiles with kUnavailable; what runs goes on.
   void Drain();
@@ -93,8 +97,11 @@ class CompileBroker {
  private:
   absl::StatusOr<KeyMaterial> Check(const v1::CompileRequest& request) const;
   // Charges the request's bytes until the last reference goes; null when too much is pending.
-  std::shared_ptr<const v1::CompileRequest> Charge(v1::CompileRequest request);
-  std::shared_ptr<const v1::Artifact> LookUp(const KeyMaterial& material, const std::string& job, v1::Source& source);
+  template <typename Request>
+  std::shared_ptr<const Request> Charge(Request request);
+  template <typename Request, typename Response>
+  void AskBundles(Request request, absl::StatusOr<Response> (BundleDesk::*ask)(const Request&),
+                  Callback<Response> done);
   void Admit(const OperationPtr& operation, const std::shared_ptr<const v1::CompileRequest>& request);
   FlightPtr JoinOrLead(const OperationPtr& operation, const std::shared_ptr<const v1::CompileRequest>& request,
                        KeyMaterial material) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -110,7 +117,6 @@ class CompileBroker {
   void KeepKernels(const FlightPtr& flight, v1::JobResult result);
   void LandFlight(const FlightPtr& flight, Landing landing, bool remember);
   void Deliver(const Operation& operation, std::shared_ptr<EventSink> sink, const Landing& landing);
-  v1::Artifact Answer(const v1::Artifact& artifact, const std::vector<std::string>& known_objects);
   void Progress(const FlightPtr& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Refuse(const OperationPtr& operation, const absl::Status& status);
   void Expire(const std::string& operation);
@@ -119,9 +125,9 @@ class CompileBroker {
 
   const Options options_;
   const Parts parts_;
-  ArtifactCache artifacts_;
+  ArtifactDesk desk_;
+  BundleDesk bundles_;
   KernelCache kernels_;
-  TrustedKeys trusted_;      // our own key: a stored artifact by anybody else is not ours
   Offer offer_;              // constant after SetWorkers()
   std::string fingerprint_;  // likewise
   EventOutbox outbox_;
@@ -132,7 +138,6 @@ class CompileBroker {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   SingleFlight table_ ABSL_GUARDED_BY(mu_);
   FailureMemory failures_ ABSL_GUARDED_BY(mu_);
-  JobPins pins_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stepone::server

@@ -59,40 +59,52 @@ grpc::ServerUnaryReactor* CompileService::GetCapabilities(grpc::CallbackServerCo
   return reactor;
 }
 
-grpc::ServerUnaryReactor* CompileService::Find(grpc::CallbackServerContext* context, const v1::CompileRequest* request,
-                                               v1::FindResponse* response) {
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* CompileService::Ask(grpc::CallbackServerContext* context, const std::string& tenant,
+                                              const char* rpc, const Request& request, Response* response,
+                                              void (CompileBroker::*ask)(Request, CompileBroker::Callback<Response>)) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   calls_.Begin();
-  const auto finish = [this, reactor, context, response](absl::StatusOr<v1::FindResponse> answer) {
+  const auto finish = [this, reactor, context, response](absl::StatusOr<Response> answer) {
     if (answer.ok()) *response = *std::move(answer);
     calls_.End();
     reactor->Finish(ToGrpcStatus(answer.status(), *context));
   };
-  absl::Status status = Authorize(*context, request->context().tenant(), "Find");
+  absl::Status status = Authorize(*context, tenant, rpc);
   if (status.ok()) {
-    broker_->Find(*request, finish);
+    (broker_->*ask)(request, finish);
   } else {
     finish(status);
   }
   return reactor;
 }
 
+grpc::ServerUnaryReactor* CompileService::Find(grpc::CallbackServerContext* context, const v1::CompileRequest* request,
+                                               v1::FindResponse* response) {
+  return Ask(context, request->context().tenant(), "Find", *request, response, &CompileBroker::Find);
+}
+
 grpc::ServerUnaryReactor* CompileService::Explain(grpc::CallbackServerContext* context,
                                                   const v1::CompileRequest* request, v1::ExplainResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  calls_.Begin();
-  const auto finish = [this, reactor, context, response](absl::StatusOr<v1::ExplainResponse> answer) {
-    if (answer.ok()) *response = *std::move(answer);
-    calls_.End();
-    reactor->Finish(ToGrpcStatus(answer.status(), *context));
-  };
-  absl::Status status = Authorize(*context, request->context().tenant(), "Explain");
-  if (status.ok()) {
-    broker_->Explain(*request, finish);
-  } else {
-    finish(status);
-  }
-  return reactor;
+  return Ask(context, request->context().tenant(), "Explain", *request, response, &CompileBroker::Explain);
+}
+
+grpc::ServerUnaryReactor* CompileService::FindBundle(grpc::CallbackServerContext* context,
+                                                     const v1::TraceRequest* request,
+                                                     v1::FindBundleResponse* response) {
+  return Ask(context, request->context().tenant(), "FindBundle", *request, response, &CompileBroker::FindBundle);
+}
+
+grpc::ServerUnaryReactor* CompileService::PutBundle(grpc::CallbackServerContext* context,
+                                                    const v1::PutBundleRequest* request,
+                                                    v1::PutBundleResponse* response) {
+  return Ask(context, request->trace().context().tenant(), "PutBundle", *request, response, &CompileBroker::PutBundle);
+}
+
+grpc::ServerUnaryReactor* CompileService::ExplainBundle(grpc::CallbackServerContext* context,
+                                                        const v1::TraceRequest* request,
+                                                        v1::ExplainResponse* response) {
+  return Ask(context, request->context().tenant(), "ExplainBundle", *request, response, &CompileBroker::ExplainBundle);
 }
 
 grpc::ServerUnaryReactor* CompileService::Cancel(grpc::CallbackServerContext* context, const v1::CancelRequest* request,

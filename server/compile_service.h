@@ -49,10 +49,21 @@ class CompileService final : public v1::CompileService::CallbackService {
                                                   const v1::FetchRequest* request) override;
   grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const v1::CompileRequest* request,
                                     v1::ExplainResponse* response) override;
+  grpc::ServerUnaryReactor* FindBundle(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
+                                       v1::FindBundleResponse* response) override;
+  grpc::ServerUnaryReactor* PutBundle(grpc::CallbackServerContext* context, const v1::PutBundleRequest* request,
+                                      v1::PutBundleResponse* response) override;
+  grpc::ServerUnaryReactor* ExplainBundle(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
+                                          v1::ExplainResponse* response) override;
 
   const CallCounter& calls() const { return calls_; }
 
  private:
+  // A call with one answer, which the broker gives through `ask`.
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const std::string& tenant, const char* rpc,
+                                const Request& request, Response* response,
+                                void (CompileBroker::*ask)(Request, CompileBroker::Callback<Response>));
   absl::Status Authorize(const grpc::CallbackServerContext& context, const std::string& tenant, const char* rpc);
 
   CompileBroker* const broker_;

@@ -16,7 +16,7 @@ namespace stepone::server {
 
 // Keeps the artifact that a job got for a key, so that a rank that asks later gets the same bytes, whatever happened to
 // the store meanwhile. Bounded by bytes; the longest unused pin goes first. Tenants are told apart by the key, which
-// contains them. Not thread-safe; owned by CompileBroker.
+// contains them. Not thread-safe; owned by ArtifactDesk.
 class JobPins {
  public:
   explicit JobPins(size_t max_bytes) : max_bytes_(max_bytes) {}

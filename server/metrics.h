@@ -54,6 +54,7 @@ class Metrics : public prometheus::Collectable {
   LabelledCounter hits;            // tier: memory, disk, remote, pin
   LabelledCounter refusals;        // reason
   LabelledCounter compiles_ended;  // result
+  LabelledCounter bundles;         // result: hit, miss, incomplete, stored, known, refused
   prometheus::Counter& misses;
   prometheus::Counter& compiles_begun;
   prometheus::Counter& joins;

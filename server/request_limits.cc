@@ -16,6 +16,15 @@
 namespace stepone::server {
 namespace {
 
+// What requests of all kinds say.
+struct Circumstances {
+  size_t request_bytes;
+  const v1::ClientContext& context;
+  const v1::Target& target;
+  const v1::CodeOptions& code_options;
+  const google::protobuf::RepeatedPtrField<std::string>& known_objects;
+};
+
 absl::Status Invalid(absl::string_view rule, absl::string_view message) {
   return InvalidNode("", ToStd(rule), ToStd(message));
 }
@@ -86,6 +95,24 @@ absl::Status CheckCodeOptions(const v1::CodeOptions& options, const RequestLimit
   return absl::OkStatus();
 }
 
+absl::Status CheckCircumstances(const Circumstances& asked, const RequestLimits& limits, const Offer& offer) {
+  if (asked.request_bytes > limits.max_request_bytes) {
+    return Invalid("request-too-large",
+                   absl::StrCat("request of ", asked.request_bytes, " bytes; the limit is ", limits.max_request_bytes));
+  }
+  const v1::ClientContext& context = asked.context;
+  for (const auto& [name, what] : {std::pair<const std::string&, const char*>(context.tenant(), "tenant"),
+                                   {context.job(), "job"},
+                                   {context.client_version(), "client version"}}) {
+    if (absl::Status status = CheckName(name, what, limits); !status.ok()) return status;
+  }
+  for (const std::string& digest : asked.known_objects) {
+    if (digest.size() != Digest::kSize) return Invalid("digest", "a known object's digest does not have 32 bytes");
+  }
+  if (absl::Status status = CheckCodeOptions(asked.code_options, limits, offer); !status.ok()) return status;
+  return CheckTarget(asked.target, limits, offer);
+}
+
 }  // namespace
 
 const std::vector<std::string>& KnownModes() {
@@ -110,22 +137,18 @@ absl::Status CheckName(absl::string_view name, absl::string_view what, const Req
 }
 
 absl::Status CheckRequest(const v1::CompileRequest& request, const RequestLimits& limits, const Offer& offer) {
-  if (const size_t size = request.ByteSizeLong(); size > limits.max_request_bytes) {
-    return Invalid("request-too-large",
-                   absl::StrCat("request of ", size, " bytes; the limit is ", limits.max_request_bytes));
-  }
-  const v1::ClientContext& context = request.context();
-  for (const auto& [name, what] : {std::pair<const std::string&, const char*>(context.tenant(), "tenant"),
-                                   {context.job(), "job"},
-                                   {context.client_version(), "client version"}}) {
-    if (absl::Status status = CheckName(name, what, limits); !status.ok()) return status;
-  }
-  for (const std::string& digest : request.known_objects()) {
-    if (digest.size() != Digest::kSize) return Invalid("digest", "a known object's digest does not have 32 bytes");
-  }
-  if (absl::Status status = CheckCodeOptions(request.code_options(), limits, offer); !status.ok()) return status;
-  if (absl::Status status = CheckTarget(request.target(), limits, offer); !status.ok()) return status;
+  const Circumstances asked{request.ByteSizeLong(), request.context(), request.target(), request.code_options(),
+                            request.known_objects()};
+  if (absl::Status status = CheckCircumstances(asked, limits, offer); !status.ok()) return status;
   return CheckGraph(request.graph(), limits);
+}
+
+absl::Status CheckRequest(const v1::TraceRequest& request, const RequestLimits& limits, const Offer& offer) {
+  const Circumstances asked{request.ByteSizeLong(), request.context(), request.target(), request.code_options(),
+                            request.known_objects()};
+  if (absl::Status status = CheckCircumstances(asked, limits, offer); !status.ok()) return status;
+  if (request.trace().empty()) return Invalid("trace", "the trace is empty");
+  return absl::OkStatus();
 }
 
 }  // namespace stepone::server

@@ -45,6 +45,10 @@ const std::vector<std::string>& KnownModes();
 // and allocates no more than the request itself.
 absl::Status CheckRequest(const v1::CompileRequest& request, const RequestLimits& limits, const Offer& offer);
 
+// The same for a captured graph, whose text is not looked into. Rules: request-too-large, name, digest, unknown-mode,
+// unknown-backend, unknown-target, trace (there is none), text-too-long, too-many-elements.
+absl::Status CheckRequest(const v1::TraceRequest& request, const RequestLimits& limits, const Offer& offer);
+
 // OK when `name` may stand in a log line, a file name or a label: ASCII letters, digits and "_.:/@-", not too long, no
 // "..". May be empty. `what` is for the message: kInvalidArgument, rule "name".
 absl::Status CheckName(absl::string_view name, absl::string_view what, const RequestLimits& limits);

@@ -30,6 +30,7 @@ using ::testing::ElementsAre;
 using testing::FreshFolder;
 using ::testing::HasSubstr;
 using testing::NewChannel;
+using testing::SampleBundle;
 using testing::SampleRequest;
 using testing::ServerUnderTest;
 using testing::StreamResult;
@@ -151,6 +152,48 @@ TEST_F(ServerProtocolTest, CompileFindFetchExplain) {
   EXPECT_FALSE(explained.found());
   ASSERT_EQ(explained.differences_size(), 1);
   EXPECT_THAT(explained.differences(0).field(), HasSubstr("mode"));
+}
+
+TEST_F(ServerProtocolTest, PutFindExplainBundle) {
+  auto stub = Start().stub();
+  const v1::CompileRequest request = SampleRequest(8, "ok", "", v1::ROLE_INFERENCE);
+  const StreamResult compiled = Compile(*stub, request);
+  ASSERT_TRUE(compiled.status.ok()) << compiled.status.error_message();
+  const v1::Artifact& artifact = compiled.done->artifact();
+  const v1::PutBundleRequest put = SampleBundle(request, "a\nb", artifact.signed_manifest().graph_key());
+  {
+    grpc::ClientContext context;
+    v1::FindBundleResponse found;
+    ASSERT_TRUE(stub->FindBundle(&context, put.trace(), &found).ok());
+    EXPECT_FALSE(found.found());
+  }
+  for (const bool first : {true, false}) {
+    grpc::ClientContext context;
+    v1::PutBundleResponse response;
+    const grpc::Status status = stub->PutBundle(&context, put, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.stored(), first);
+  }
+  grpc::ClientContext find_context;
+  v1::FindBundleResponse found;
+  ASSERT_TRUE(stub->FindBundle(&find_context, put.trace(), &found).ok());
+  ASSERT_TRUE(found.found());
+  ASSERT_EQ(found.artifacts_size(), 1);
+  EXPECT_EQ(found.artifacts(0).SerializeAsString(), artifact.SerializeAsString());
+
+  v1::TraceRequest other = put.trace();
+  other.set_trace("a\nc");
+  grpc::ClientContext explain_context;
+  v1::ExplainResponse explained;
+  ASSERT_TRUE(stub->ExplainBundle(&explain_context, other, &explained).ok());
+  ASSERT_EQ(explained.differences_size(), 1);
+  EXPECT_EQ(explained.differences(0).requested(), "c");
+
+  v1::PutBundleRequest wrong = put;
+  wrong.mutable_convention()->add_inputs();
+  grpc::ClientContext wrong_context;
+  v1::PutBundleResponse response;
+  EXPECT_EQ(stub->PutBundle(&wrong_context, wrong, &response).error_code(), grpc::INVALID_ARGUMENT);
 }
 
 TEST_F(ServerProtocolTest, ErrorsCarryTheirDetail) {

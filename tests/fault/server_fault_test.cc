@@ -28,6 +28,7 @@ using testing::AwaitFile;
 using testing::Compile;
 using testing::CountLines;
 using testing::FreshFolder;
+using testing::SampleBundle;
 using testing::SampleRequest;
 using testing::ServerUnderTest;
 using testing::StreamResult;
@@ -203,6 +204,30 @@ TEST_F(ServerFaultTest, ARestartKeepsWhatWasStored) {
   EXPECT_EQ(warm.done->source(), v1::SOURCE_DISK);
   EXPECT_EQ(warm.done->artifact().SerializeAsString(), cold.done->artifact().SerializeAsString());
   EXPECT_EQ(CountLines(Scratch("journal")), 1);
+}
+
+TEST_F(ServerFaultTest, HardKillsKeepBundlesThatWereAcknowledged) {
+  for (int round = 0; round < 3; ++round) {
+    Start();
+    const v1::CompileRequest request = SampleRequest(8 + round, "ok", "", v1::ROLE_INFERENCE);
+    const StreamResult compiled = Compile(*server_->stub(), request);
+    ASSERT_TRUE(compiled.status.ok()) << compiled.status.error_message();
+    const v1::PutBundleRequest put = SampleBundle(request, "trace " + std::to_string(round),
+                                                  compiled.done->artifact().signed_manifest().graph_key());
+    grpc::ClientContext put_context;
+    v1::PutBundleResponse response;
+    const grpc::Status status = server_->stub()->PutBundle(&put_context, put, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_TRUE(response.stored());
+    server_->KillHard();
+    Start();
+    grpc::ClientContext find_context;
+    v1::FindBundleResponse found;
+    ASSERT_TRUE(server_->stub()->FindBundle(&find_context, put.trace(), &found).ok());
+    ASSERT_TRUE(found.found());
+    EXPECT_EQ(found.source(), v1::SOURCE_DISK);
+    EXPECT_EQ(found.artifacts(0).SerializeAsString(), compiled.done->artifact().SerializeAsString());
+  }
 }
 
 TEST_F(ServerFaultTest, WorkersDieWithTheServer) {

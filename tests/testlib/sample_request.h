@@ -63,6 +63,21 @@ inline v1::CompileRequest SampleRequest(int64_t elements, const std::string& beh
   return request;
 }
 
+// What a captured graph became, for an artifact that the scripted compiler made of `request` (an inference graph): its
+// plans take nothing and return nothing.
+inline v1::PutBundleRequest SampleBundle(const v1::CompileRequest& request, const std::string& trace,
+                                         const std::string& graph_key) {
+  v1::PutBundleRequest put;
+  put.mutable_trace()->set_trace(trace);
+  *put.mutable_trace()->mutable_context() = request.context();
+  *put.mutable_trace()->mutable_target() = request.target();
+  *put.mutable_trace()->mutable_code_options() = request.code_options();
+  v1::BundleGraph& graph = *put.add_graphs();
+  graph.set_role(v1::ROLE_INFERENCE);
+  graph.set_graph_key(graph_key);
+  return put;
+}
+
 }  // namespace stepone::testing
 
 #endif  // STEPONE_TESTS_TESTLIB_SAMPLE_REQUEST_H_

@@ -1,5 +1,6 @@
 // The module stepone._native: Python's view of bridge.h and executable.h. stepone/_native.pyi documents it.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -197,6 +198,40 @@ class PyRequest {
   std::shared_ptr<PyExecutable> executable_;
 };
 
+// A found bundle, and its executables once they were asked for. Guarded by the GIL.
+class PyBundle {
+ public:
+  explicit PyBundle(std::shared_ptr<const FoundBundleAnswer> answer)
+      : answer_(std::move(answer)), executables_(answer_->graphs.size()) {}
+
+  const FoundBundleAnswer& answer() const { return *answer_; }
+
+  std::shared_ptr<PyExecutable> executable(const std::string& role) {
+    const size_t at = PositionOf(role);
+    if (executables_[at] == nullptr) executables_[at] = Bind(answer_->graphs[at].program);
+    return executables_[at];
+  }
+
+  py::object report(const std::string& role) const { return ParseJson(answer_->graphs[PositionOf(role)].report_json); }
+
+  std::vector<std::string> roles() const {
+    std::vector<std::string> names;
+    for (const FoundBundleGraph& graph : answer_->graphs) names.push_back(graph.role);
+    return names;
+  }
+
+ private:
+  size_t PositionOf(const std::string& role) const {
+    for (size_t i = 0; i < answer_->graphs.size(); ++i) {
+      if (answer_->graphs[i].role == role) return i;
+    }
+    throw py::key_error("the bundle has no graph " + role);
+  }
+
+  const std::shared_ptr<const FoundBundleAnswer> answer_;
+  std::vector<std::shared_ptr<PyExecutable>> executables_;
+};
+
 // The destructor waits for request threads, which must not happen with the GIL held.
 struct ReleaseGilDeleter {
   void operator()(ServiceClient* client) const {
@@ -258,6 +293,10 @@ py::dict ProcessCounters() {
   dict["requests"] = service.requests;
   dict["retries"] = service.retries;
   dict["verify_failures"] = service.verify_failures;
+  dict["bundle_hits"] = service.bundle_hits;
+  dict["bundle_misses"] = service.bundle_misses;
+  dict["bundles_put"] = service.bundles_put;
+  dict["bundle_put_failures"] = service.bundle_put_failures;
   return dict;
 }
 
@@ -321,6 +360,45 @@ void BindExecution(py::module_& module) {
   });
 }
 
+void BindBundles(py::module_& module, py::class_<ServiceClient, ClientHolder>& client) {
+  py::class_<PyBundle, std::shared_ptr<PyBundle>>(module, "Bundle")
+      .def_property_readonly("trace_key", [](const PyBundle& bundle) { return bundle.answer().trace_key; })
+      .def_property_readonly("roles", &PyBundle::roles)
+      .def_property_readonly("convention",
+                             [](const PyBundle& bundle) { return ParseJson(bundle.answer().convention_json); })
+      .def("executable", &PyBundle::executable, py::arg("role"))
+      .def("report", &PyBundle::report, py::arg("role"));
+  client
+      .def(
+          "find_bundle",
+          [](ServiceClient& client, const py::bytes& trace, double timeout_s, const py::kwargs& kwargs) {
+            const SubmitOptions options = OptionsFrom(kwargs);
+            const std::string text = trace;
+            std::shared_ptr<const FoundBundleAnswer> found = ValueOrThrow(
+                WithoutGil([&] { return client.FindBundle(text, options, static_cast<int64_t>(timeout_s * 1000)); }));
+            return found != nullptr ? std::make_shared<PyBundle>(std::move(found)) : nullptr;
+          },
+          py::arg("trace"), py::kw_only(), py::arg("timeout_s"))
+      .def(
+          "put_bundle",
+          [](ServiceClient& client, const py::bytes& trace, const py::dict& convention,
+             const std::map<std::string, std::string>& graph_keys, const py::kwargs& kwargs) {
+            const auto json = py::cast<std::string>(py::module_::import("json").attr("dumps")(convention));
+            const std::optional<ServiceError> error =
+                client.PutBundle(trace, json, {graph_keys.begin(), graph_keys.end()}, OptionsFrom(kwargs));
+            if (error) throw py::value_error(error->message);
+          },
+          py::arg("trace"), py::arg("convention"), py::arg("graph_keys"))
+      .def(
+          "explain_bundle",
+          [](ServiceClient& client, const py::bytes& trace, const py::kwargs& kwargs) {
+            const SubmitOptions options = OptionsFrom(kwargs);
+            const std::string text = trace;
+            return ParseJson(ValueOrThrow(WithoutGil([&] { return client.ExplainBundleJson(text, options); })));
+          },
+          py::arg("trace"));
+}
+
 void BindClient(py::module_& module) {
   py::class_<PyRequest, std::shared_ptr<PyRequest>>(module, "Request")
       .def("wait", &PyRequest::Wait, py::arg("timeout_s"))
@@ -330,7 +408,8 @@ void BindClient(py::module_& module) {
       .def("error", &PyRequest::error)
       .def("events", [](PyRequest& request) { return ParseJson(request.get().EventsJson()); })
       .def("report", [](PyRequest& request) { return ParseJson(request.get().ReportJson()); });
-  py::class_<ServiceClient, ClientHolder>(module, "Client")
+  py::class_<ServiceClient, ClientHolder> client(module, "Client");
+  client
       .def(py::init([](const ClientConfig& config) { return ClientHolder(new ServiceClient(config)); }),
            py::arg("config"))
       .def("submit",
@@ -353,8 +432,10 @@ void BindClient(py::module_& module) {
            [](ServiceClient& client) {
              return ParseJson(ValueOrThrow(WithoutGil([&] { return client.CapabilitiesJson(); })));
            })
+      .def("connect", &ServiceClient::Connect)
       .def_property_readonly("endpoint", &ServiceClient::endpoint)
       .def("circuit_open", &ServiceClient::circuit_open);
+  BindBundles(module, client);
   module.def(
       "host_target", [](const std::string& isa) { return ParseJson(ValueOrThrow(HostTargetJson(isa))); },
       py::arg("isa") = "");

@@ -164,6 +164,21 @@ class Executable:
     def profile(self) -> list[dict[str, Any]]:
         """Per step since profiling was switched on: {"step", "kind", "name", "calls", "total_us"}."""
 
+class Bundle:
+    """What a captured graph became, verified and mapped. Guarded by the GIL."""
+
+    @property
+    def trace_key(self) -> str: ...      # hexadecimal
+    @property
+    def roles(self) -> list[str]: ...    # ["forward", "backward"] or ["inference"]
+    @property
+    def convention(self) -> dict[str, Any]:
+        """proto/stepone/v1/bundle.proto's Convention: all plain fields present, enums by name, 64-bit integers as
+        text."""
+    def executable(self, role: Role) -> Executable: ...
+    def report(self, role: Role) -> dict[str, Any]:
+        """As Request.report()."""
+
 class Client:
     """A connection to one service. Makes no call before the first request; then connects (and starts the local server
     when no endpoint is configured) in the background."""
@@ -193,6 +208,16 @@ class Client:
         be reached."""
     def explain(self, graph: GraphBuilder, **options: Any) -> dict[str, Any]:
         """{"graph_key", "found", "nearest_key", "differences": [{"field", "requested", "nearest"}]}"""
+    def find_bundle(self, trace: bytes, *, timeout_s: float, **options: Any) -> Optional[Bundle]:
+        """What the captured graph with this text became; None when the service does not know it. Options as for
+        submit. The answer must come within `timeout_s`; connecting, the first time, takes as long as for a request."""
+    def put_bundle(self, trace: bytes, convention: dict[str, Any], graph_keys: dict[str, str], **options: Any) -> None:
+        """Tells what the captured graph became: `graph_keys` by role, hexadecimal. Returns at once; failures show in
+        counters(). ValueError for a convention with a field or type that its message lacks."""
+    def explain_bundle(self, trace: bytes, **options: Any) -> dict[str, Any]:
+        """As explain(): the lines of the nearest stored trace that differ."""
+    def connect(self) -> None:
+        """Begins to connect in the background, and to start the local server if that is the one to use."""
     def capabilities(self) -> dict[str, Any]:
         """{"server_version", "compiler_fingerprint", "backends": [...], "modes": [...], "targets": [...], ...}"""
     @property
@@ -206,6 +231,6 @@ def host_target(isa: str = "") -> dict[str, Any]:
 def counters() -> dict[str, int]:
     """Process-wide: runs, kernel_launches, extern_calls, restrided, errors, output_pool_hits, output_pool_misses,
     output_pool_bytes, arena_hits, arena_misses, arena_bytes, objects_mapped, objects_shared, requests, retries,
-    verify_failures."""
+    verify_failures, bundle_hits, bundle_misses, bundles_put, bundle_put_failures."""
 
 def reset_counters() -> None: ...

@@ -1,23 +1,27 @@
 """The torch.compile backend "stepone"."""
 
-import operator
 import weakref
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
-from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch.utils.checkpoint import CheckpointPolicy
 
 from stepone import records
+from stepone.bundle import TracedGraph
 from stepone.compiled_graph import CompiledGraph
 from stepone.config import Settings
+from stepone.partition import partition
+from stepone.service import connect_early
 from stepone.undefined_gradients import GradientSources, keep_undefined
 
 # Key in GraphModule.meta under which the partition function leaves the request for the compilers.
 _META_KEY = "stepone_compiled_graph"
 
+# Whoever calls torch.compile imports this file, and Dynamo then takes its time.
+connect_early()
+
 _live_graphs = weakref.WeakSet()
+_live_traces = weakref.WeakSet()
 
 
 def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None = None, options: dict | None = None):
@@ -27,7 +31,12 @@ def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None =
     """
     settings = Settings.from_env().with_options(mode, options)
     _remove_inactive_dropout(gm)
-    compilers = _Compilers(settings)
+    traced = TracedGraph(gm, example_inputs, settings)
+    hit = traced.find()
+    if hit is not None:
+        return hit
+    _live_traces.add(traced)
+    compilers = _Compilers(settings, traced)
     compiler = aot_autograd(
         fw_compiler=compilers.forward, bw_compiler=compilers.backward, inference_compiler=compilers.inference,
         partition_fn=compilers.partition)
@@ -42,42 +51,47 @@ def stepone_backend(gm: torch.fx.GraphModule, example_inputs, mode: str | None =
         records.log.debug("stepone: AOTAutograd failed", exc_info=True)
         return gm.forward
     sources = compilers.gradient_sources
+    traced.seal(sources)
     return keep_undefined(compiled, sources) if sources is not None and sources.may_differ() else compiled
 
 
 def explain() -> list[dict]:
-    """For each graph of this process, whether the service has it, and which fields of the key differ from the nearest
-    stored entry. StepOneError when the service does not answer."""
-    return [answer for graph in list(_live_graphs) for answer in graph.explain()]
+    """For each graph of this process that no bundle served, whether the service has it, and which fields of the key
+    differ from the nearest stored entry: the graphs as captured first (role "trace"; the fields are lines of their
+    text), then what they became. StepOneError when the service does not answer."""
+    traces = [traced.explain() for traced in list(_live_traces) if traced.trace is not None]
+    return traces + [answer for graph in list(_live_graphs) for answer in graph.explain()]
 
 
 class _Compilers:
     """What AOTAutograd calls for one captured graph."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, traced):
         self._settings = settings
+        self._traced = traced
         self.gradient_sources = None
 
     def partition(self, joint_module, joint_inputs, **kwargs):
         """Splits the joint graph, and submits both halves at once: AOTAutograd lowers the backward only when it is
         first needed, which would be a wait in the middle of step one."""
-        _save_random_values(joint_module)
-        forward, backward = min_cut_rematerialization_partition(joint_module, joint_inputs, **kwargs)
+        forward, backward = partition(joint_module, joint_inputs, **kwargs)
         for module, role, static in ((forward, "forward", _static_inputs()), (backward, "backward", ())):
             module.meta[_META_KEY] = self._submit(module, role, static)
-        self.gradient_sources = GradientSources(backward)
+        self.gradient_sources = GradientSources.of(backward)
         # AOTAutograd copies the module before it lowers it, in case that changes it. Ours does not, and copying a
         # thousand nodes with their metadata takes longer than compiling them.
         backward.__dict__["__deepcopy__"] = lambda memo: backward
         return forward, backward
 
     def forward(self, gm, example_inputs):
+        self._traced.metadata = _metadata()
         return self._pick_up(gm, "forward")
 
     def backward(self, gm, example_inputs):
         return self._pick_up(gm, "backward")
 
     def inference(self, gm, example_inputs):
+        self._traced.metadata = _metadata()
         return self._submit(gm, "inference", _static_inputs()).as_function()
 
     def _pick_up(self, gm, role):
@@ -90,6 +104,7 @@ class _Compilers:
     def _submit(self, gm, role, static_inputs):
         graph = CompiledGraph(gm, role, self._settings, static_inputs)
         _live_graphs.add(graph)
+        self._traced.add(role, graph)
         graph.prefetch()
         return graph
 
@@ -108,21 +123,13 @@ def _remove_inactive_dropout(gm):
         gm.recompile()
 
 
-def _save_random_values(joint_module):
-    """Under activation checkpointing random values are saved instead of drawn again: replaying the generator's state
-    needs ops that no fused kernel can hold, and a mask is small beside what checkpointing frees."""
-    for node in joint_module.graph.nodes:
-        if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()) or "recompute" not in node.meta:
-            continue
-        results = [user for user in node.users if user.target is operator.getitem]
-        if results:
-            del node.meta["recompute"]   # a tuple can't be saved; its elements can
-        for saved in results or [node]:
-            saved.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+def _metadata():
+    """What AOTAutograd knows of the graph that it is compiling."""
+    context = torch._guards.TracingContext.try_get()
+    return context.fw_metadata if context is not None else None
 
 
 def _static_inputs():
     """Positions of parameters and buffers among the forward graph's inputs."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = context.fw_metadata if context is not None else None
+    metadata = _metadata()
     return tuple(metadata.static_input_indices or ()) if metadata is not None else ()

@@ -56,6 +56,7 @@ class CompiledGraph:
         self._symbols = Symbols([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])
         self._by_binding = {}
         self._only = None               # the single specialisation of a graph without symbols
+        self._on_compiled = None
         self._lock = threading.Lock()
 
     def __deepcopy__(self, memo):
@@ -67,6 +68,25 @@ class CompiledGraph:
         binding = self._symbols.hint()
         if binding is not None:
             self._specialisation(binding)
+
+    def outputs(self) -> list:
+        """Output nodes of the graph, None where it has none."""
+        return [node if isinstance(node, torch.fx.Node) else None for node in self._gm.graph.output_node().args[0]]
+
+    def when_compiled(self, callback) -> None:
+        """Calls `callback` after each binding that is compiled from now on, and now if one is there already."""
+        with self._lock:
+            self._on_compiled = callback
+            is_there = any(entry.run is not None for entry in self._by_binding.values())
+        if is_there:
+            callback()
+
+    def sole_key(self) -> str | None:
+        """The artifact's key (hexadecimal) if there is just one that serves every call; None also before it is there."""
+        entry = self._only
+        if entry is None or entry.run is None or entry.extra_inputs:
+            return None
+        return entry.record.answer["graph_key"]
 
     def as_function(self):
         """What AOTAutograd expects of a compiler: a function of one list of arguments, which it empties."""
@@ -85,6 +105,8 @@ class CompiledGraph:
             run = self._resolve(entry)
             if run is None:
                 return self._run_eagerly(args)
+            if self._on_compiled is not None:
+                self._on_compiled()
         if entry.extra_inputs:
             args.extend(entry.extra_inputs)
         try:

@@ -24,6 +24,7 @@ class Settings:
     deterministic: bool | None = None   # None: torch.are_deterministic_algorithms_enabled()
     fallback_random: bool = False       # eager's random numbers, bit for bit
     disable_fusion: bool = False        # one kernel per op, for finding faults
+    bundles: bool = True                # ask by the captured graph first, and skip AOTAutograd on a hit
     dump_dir: str = ""                  # where to write each graph and plan
     verbose: bool = False               # one line per graph on the logger "stepone"
 
@@ -34,6 +35,7 @@ class Settings:
             wait_s=_number("STEPONE_WAIT", Settings.wait_s),
             max_bindings=int(_number("STEPONE_MAX_BINDINGS", Settings.max_bindings)),
             dump_dir=os.environ.get("STEPONE_DUMP_DIR", ""),
+            bundles=_flag("STEPONE_BUNDLES", Settings.bundles),
             verbose=_flag("STEPONE_VERBOSE"),
         )
 
@@ -57,7 +59,8 @@ class Settings:
 # What `options=` of torch.compile may hold.
 _OPTION_TYPES = {
     "mode": str, "backend": str, "endpoint": str, "tenant": str, "wait_s": float, "max_bindings": int,
-    "deterministic": bool, "fallback_random": bool, "disable_fusion": bool, "dump_dir": str, "verbose": bool,
+    "deterministic": bool, "fallback_random": bool, "disable_fusion": bool, "bundles": bool,
+    "dump_dir": str, "verbose": bool,
 }
 
 
@@ -85,9 +88,11 @@ def _number(variable, default):
     return value
 
 
-def _flag(variable):
+def _flag(variable, default=False):
     text = os.environ.get(variable, "").lower()
-    if text in ("", "0", "false", "no", "off"):
+    if not text:
+        return default
+    if text in ("0", "false", "no", "off"):
         return False
     if text in ("1", "true", "yes", "on"):
         return True

@@ -26,6 +26,7 @@ class GraphRecord:
     status: str = "pending"        # "pending", "compiled" or "eager"
     eager_reason: str = ""
     ops: int = 0
+    trace_ms: float = 0.0          # writing the captured graph's text; of the first graph of a bundle
     export_ms: float = 0.0
     wait_ms: float = 0.0           # the step stood still for this long
     load_ms: float = 0.0
@@ -38,7 +39,7 @@ class GraphRecord:
             "graph": self.number, "role": self.role, "mode": self.mode, "sizes": list(self.binding),
             "status": self.status, "eager_reason": self.eager_reason, "ops": self.ops,
             "key": answer.get("graph_key", ""), "source": answer.get("source", ""),
-            "phases_ms": {"export": round(self.export_ms, 2), "wait": round(self.wait_ms, 2),
+            "phases_ms": {"trace": round(self.trace_ms, 2), "export": round(self.export_ms, 2), "wait": round(self.wait_ms, 2),
                           "load": round(self.load_ms, 2), "queue": answer.get("queue_ms", 0),
                           "compile": answer.get("compile_ms", 0), "request": answer.get("total_ms", 0)},
             "graph_ops": answer.get("graph_ops", 0), "fused_ops": answer.get("fused_ops", 0),

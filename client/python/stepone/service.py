@@ -12,6 +12,10 @@ from stepone.config import Settings
 # there costs this much once; after that the client's circuit breaker answers for it.
 _CONNECT_TIMEOUT_MS = 2000
 
+# A look-up is answered from memory or disk; a service that needs longer is overloaded, and tracing is the better use of
+# the time.
+_LOOKUP_TIMEOUT_S = 2.0
+
 
 class Service:
     """One connection, and how much patience it still deserves. Thread-safe."""
@@ -33,6 +37,20 @@ class Service:
         return ended
 
 
+    def find_bundle(self, trace: bytes, settings: Settings):
+        """The bundle of a captured graph, or None. Asks no service that was silent when it was last waited for."""
+        with self._lock:
+            if not self._is_patient:
+                return None
+        try:
+            return self.client.find_bundle(trace, timeout_s=_LOOKUP_TIMEOUT_S, **request_options(settings))
+        except _native.StepOneError as error:
+            if error.code == "DEADLINE_EXCEEDED":
+                with self._lock:
+                    self._is_patient = False
+            raise
+
+
 @functools.lru_cache(maxsize=None)
 def connect(endpoint: str | None, tenant: str | None) -> Service:
     """The process's connection to `endpoint` (None: as configured by the environment). Makes no call yet."""
@@ -44,6 +62,17 @@ def connect(endpoint: str | None, tenant: str | None) -> Service:
     if config.connect_timeout_ms == _native.Config().connect_timeout_ms:
         config.connect_timeout_ms = _CONNECT_TIMEOUT_MS
     return Service(_native.Client(config))
+
+
+def connect_early() -> None:
+    """Begins to connect to the service that the environment names, if it names one, so that its answer to the first
+    look-up is not waited for twice. The user's own server is started only when something is to be compiled."""
+    try:
+        configured = _native.Config.from_env().endpoint
+    except ValueError:
+        return   # said again, and loudly, by the first request
+    if configured:
+        connect(None, None).client.connect()
 
 
 def request_options(settings: Settings) -> dict:

@@ -6,13 +6,21 @@ Which gradients hang on which outputs can be read off the backward graph; which 
 just before it fills in the zeros.
 """
 
+import dataclasses
+
 import torch
 
 
+@dataclasses.dataclass(frozen=True)
 class GradientSources:
-    """For each gradient of a backward graph the outputs (positions among its tangents) that it depends on."""
+    """For each gradient of a backward graph the outputs (positions among its tangents) that it depends on; None: there
+    is no such gradient."""
 
-    def __init__(self, backward: torch.fx.GraphModule):
+    by_gradient: list[frozenset[int] | None]
+    num_tangents: int
+
+    @staticmethod
+    def of(backward: torch.fx.GraphModule) -> "GradientSources":
         tangents = {}
         reached = {}
         for node in backward.graph.nodes:
@@ -20,10 +28,10 @@ class GradientSources:
                 tangents[node] = len(tangents)
                 reached[node] = frozenset((tangents[node],))
             elif node.op == "output":
-                self.by_gradient = [reached.get(g) if isinstance(g, torch.fx.Node) else None for g in node.args[0]]
+                by_gradient = [reached.get(g) if isinstance(g, torch.fx.Node) else None for g in node.args[0]]
             else:
                 reached[node] = frozenset().union(*(reached[source] for source in node.all_input_nodes))
-        self.num_tangents = len(tangents)
+        return GradientSources(by_gradient, len(tangents))
 
     def may_differ(self) -> bool:
         """Whether some gradient can be undefined while another one is defined."""

@@ -29,6 +29,8 @@ class FakeService final : public v1::CompileService::Service {
   std::function<grpc::Status(grpc::ServerContext&, const v1::AttachRequest&, EventWriter&)> on_attach;
   std::function<grpc::Status(const v1::FetchRequest&, grpc::ServerWriter<v1::FetchChunk>&)> on_fetch;
   std::function<grpc::Status(const v1::CompileRequest&, v1::FindResponse&)> on_find;
+  std::function<grpc::Status(grpc::ServerContext&, const v1::TraceRequest&, v1::FindBundleResponse&)> on_find_bundle;
+  std::function<grpc::Status(grpc::ServerContext&, const v1::PutBundleRequest&)> on_put_bundle;
 
   SigningKey key = SigningKey::Generate();
 
@@ -43,6 +45,14 @@ class FakeService final : public v1::CompileService::Service {
   }
   grpc::Status Find(grpc::ServerContext*, const v1::CompileRequest* request, v1::FindResponse* response) override {
     return on_find(*request, *response);
+  }
+  grpc::Status FindBundle(grpc::ServerContext* context, const v1::TraceRequest* request,
+                          v1::FindBundleResponse* response) override {
+    return on_find_bundle(*context, *request, *response);
+  }
+  grpc::Status PutBundle(grpc::ServerContext* context, const v1::PutBundleRequest* request,
+                         v1::PutBundleResponse*) override {
+    return on_put_bundle(*context, *request);
   }
   grpc::Status Compile(grpc::ServerContext* context, const v1::CompileRequest* request, EventWriter* writer) override {
     Add(compiles_);
@@ -63,13 +73,14 @@ class FakeService final : public v1::CompileService::Service {
   }
 
   // An artifact of one kernel that doubles four floats, signed by `signer`. `salt` makes its object differ from others.
-  v1::Artifact MakeArtifact(const SigningKey& signer, const std::string& salt = "", bool with_object = true) const {
+  v1::Artifact MakeArtifact(const SigningKey& signer, const std::string& salt = "", bool with_object = true,
+                            v1::Role role = v1::ROLE_FORWARD) const {
     const std::string bytes = TestKernelObject() + salt;
     v1::Manifest manifest;
     manifest.set_format_version(1);
     manifest.set_kernel_abi_version(STEPONE_KERNEL_ABI_VERSION);
     *manifest.mutable_target() = HostTarget();
-    manifest.set_role(v1::ROLE_FORWARD);
+    manifest.set_role(role);
     v1::ObjectRef* object = manifest.add_objects();
     object->set_digest(Sha256(bytes).Raw());
     object->set_size_bytes(bytes.size());

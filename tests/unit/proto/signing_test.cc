@@ -111,6 +111,26 @@ TEST(SigningTest, PayloadIsAsDocumented) {
   EXPECT_EQ(SignedPayload(manifest), expected);
 }
 
+TEST(SigningTest, BundlesAreSignedLikewiseAndApartFromManifests) {
+  const SigningKey key = SigningKey::Generate();
+  TrustedKeys trusted;
+  ASSERT_TRUE(trusted.Add(key.public_key()).ok());
+  v1::SignedBundle bundle;
+  bundle.set_bundle("bundle");
+  bundle.set_created_unix_ms(0x0102030405060708);
+  EXPECT_TRUE(absl::IsPermissionDenied(trusted.Verify(bundle)));
+  key.Sign(bundle);
+  EXPECT_TRUE(trusted.Verify(bundle).ok());
+  v1::SignedBundle changed = bundle;
+  changed.set_bundle("Bundle");
+  EXPECT_TRUE(absl::IsPermissionDenied(trusted.Verify(changed)));
+  changed = bundle;
+  changed.set_created_unix_ms(1);
+  EXPECT_TRUE(absl::IsPermissionDenied(trusted.Verify(changed)));
+  EXPECT_EQ(SignedPayload(bundle).front(), '\x81');
+  EXPECT_NE(SignedPayload(v1::SignedManifest()).front(), '\x81');
+}
+
 TEST(SigningTest, StrangersAndMissingSignaturesAreRefused) {
   const SigningKey key = SigningKey::Generate();
   const SigningKey stranger = SigningKey::Generate();

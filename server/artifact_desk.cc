@@ -1,0 +1,111 @@
+#include "server/artifact_desk.h"
+
+#include <utility>
+
+#include "server/artifact_builder.h"
+#include "spdlog/spdlog.h"
+
+namespace stepone::server {
+namespace {
+
+const char* TierLabel(v1::Source source) {
+  switch (source) {
+    case v1::SOURCE_MEMORY:
+      return "memory";
+    case v1::SOURCE_DISK:
+      return "disk";
+    case v1::SOURCE_REMOTE:
+      return "remote";
+    default:
+      return "pin";
+  }
+}
+
+}  // namespace
+
+v1::Source SourceOf(Tier tier) {
+  switch (tier) {
+    case Tier::kMemory:
+      return v1::SOURCE_MEMORY;
+    case Tier::kDisk:
+      return v1::SOURCE_DISK;
+    case Tier::kFar:
+      return v1::SOURCE_REMOTE;
+  }
+  return v1::SOURCE_UNSPECIFIED;
+}
+
+ArtifactDesk::ArtifactDesk(const Options& options, Store* store, const SigningKey* key, Metrics* metrics)
+    : options_(options), store_(store), metrics_(metrics), cache_(*store), pins_(options.max_pin_bytes) {
+  trusted_.Add(key->public_key()).IgnoreError();  // a key of ours has the right length
+}
+
+std::shared_ptr<const v1::Artifact> ArtifactDesk::FindPin(const std::string& job, const Digest& graph_key) {
+  if (job.empty()) return nullptr;
+  absl::MutexLock lock(&mu_);
+  return pins_.Find(job, graph_key);
+}
+
+std::shared_ptr<const v1::Artifact> ArtifactDesk::LookUp(const KeyMaterial& material, const std::string& job,
+                                                         v1::Source& source) {
+  if (auto pinned = FindPin(job, material.key); pinned != nullptr) {
+    metrics_->hits.Add("pin");
+    source = v1::SOURCE_MEMORY;
+    return pinned;
+  }
+  return Accept(cache_.Get(material), material.key, job, source);
+}
+
+std::shared_ptr<const v1::Artifact> ArtifactDesk::LookUp(const Digest& graph_key, const std::string& job,
+                                                         v1::Source& source) {
+  if (auto pinned = FindPin(job, graph_key); pinned != nullptr) {
+    metrics_->hits.Add("pin");
+    source = v1::SOURCE_MEMORY;
+    return pinned;
+  }
+  return Accept(cache_.GetByKey(graph_key), graph_key, job, source);
+}
+
+std::shared_ptr<const v1::Artifact> ArtifactDesk::Accept(absl::StatusOr<CachedArtifact> cached, const Digest& graph_key,
+                                                         const std::string& job, v1::Source& source) {
+  if (!cached.ok()) {
+    if (!absl::IsNotFound(cached.status())) {
+      spdlog::warn("stored artifact {} is not used: {}", graph_key.Hex(), cached.status().ToString());
+    }
+    return nullptr;
+  }
+  source = SourceOf(cached->tier);
+  const v1::SignedManifest& manifest = cached->artifact.signed_manifest();
+  if (source != v1::SOURCE_MEMORY) {
+    // Whoever can write to the folder can't make us hand out what we did not sign.
+    absl::Status ours = trusted_.Verify(manifest);
+    if (!ours.ok() || manifest.graph_key() != graph_key.Raw()) {
+      spdlog::warn("stored artifact {} is not used: {}", graph_key.Hex(), ours.ToString());
+      return nullptr;
+    }
+  }
+  metrics_->hits.Add(TierLabel(source));
+  auto artifact = std::make_shared<const v1::Artifact>(std::move(cached->artifact));
+  if (!job.empty()) Pin(job, graph_key, artifact);
+  return artifact;
+}
+
+void ArtifactDesk::Pin(const std::string& job, const Digest& graph_key, std::shared_ptr<const v1::Artifact> artifact) {
+  absl::MutexLock lock(&mu_);
+  pins_.Pin(job, graph_key, std::move(artifact));
+}
+
+v1::Artifact ArtifactDesk::Answer(const v1::Artifact& artifact, const std::vector<std::string>& known_objects) {
+  std::vector<const v1::ObjectBytes*> left_out;
+  v1::Artifact answer = ForClient(artifact, known_objects, options_.inline_object_bytes, left_out);
+  for (const v1::ObjectBytes* object : left_out) {
+    const EntryId id{Kind::kObject, *Digest::FromRaw(object->digest())};
+    if (store_->Find(id).ok()) continue;
+    absl::Status kept = store_->Put(id, MakeBlob(object->data()));
+    // What can't be kept could not be fetched: send it now.
+    if (!kept.ok() && !absl::IsAlreadyExists(kept)) *answer.add_objects() = *object;
+  }
+  return answer;
+}
+
+}  // namespace stepone::server
