@@ -153,7 +153,7 @@ def test_the_report_names_what_happened(capsys):
     assert graph["mode"] == "max-autotune" and graph["role"] == "inference" and len(graph["key"]) == 64
     assert graph["source"] in ("compiled", "memory", "disk")
     assert graph["fused_op_share"] == 1.0 and graph["kernels"] and not graph["extern_ops"]
-    assert set(graph["phases_ms"]) == {"export", "wait", "load", "queue", "compile", "request"}
+    assert set(graph["phases_ms"]) == {"trace", "export", "wait", "load", "queue", "compile", "request"}
     assert any("max-autotune" in note for note in report["notes"]), "a mode that does not differ must say so"
     assert graph["key"][:12] in str(report)
 

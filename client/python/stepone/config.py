@@ -56,6 +56,12 @@ class Settings:
         return settings
 
 
+def intercepted_backends() -> frozenset[str]:
+    """Names of other backends whose programs are to come here (STEPONE_INTERCEPT, separated by commas)."""
+    names = (name.strip() for name in os.environ.get("STEPONE_INTERCEPT", "").split(","))
+    return frozenset(name for name in names if name and name != "stepone")
+
+
 # What `options=` of torch.compile may hold.
 _OPTION_TYPES = {
     "mode": str, "backend": str, "endpoint": str, "tenant": str, "wait_s": float, "max_bindings": int,

@@ -1,18 +1,26 @@
-"""Makes "stepone" a name that Hugging Face accelerate accepts, without the user importing anything.
+"""What torch runs when it is imported (entry-point group "torch.backends"): makes "stepone" a name that Hugging Face
+accelerate accepts, without the user importing anything, and takes over programs for other backends if that is asked for.
 
-accelerate keeps the backends that it passes on to torch.compile in a closed enumeration. torch calls `install` when it
-is imported (entry-point group "torch.backends"), which is before anybody can import accelerate. This file therefore
-imports nothing but the standard library, and only leaves an import hook behind.
+accelerate keeps the backends that it passes on to torch.compile in a closed enumeration. `install` runs before anybody
+can import accelerate. This file therefore imports nothing but the standard library and the settings, and only leaves an
+import hook behind.
 """
 
 import sys
 from importlib.machinery import ModuleSpec
 
+from stepone.config import intercepted_backends
+
 _NAME = "STEPONE"
 
 
 def install() -> None:
-    """Patches accelerate now if it is imported already, else when it is."""
+    """Patches accelerate now if it is imported already, else when it is; and torch.compile if STEPONE_INTERCEPT is set."""
+    backends = intercepted_backends()
+    if backends:
+        from stepone import intercept
+
+        intercept.install(sys.modules["torch"], backends)
     loaded = [name for name in _PATCHES if name in sys.modules]
     for name in loaded:
         _PATCHES[name](sys.modules[name])
