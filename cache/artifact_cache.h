@@ -32,7 +32,7 @@ class ArtifactCache {
   // Any error is a miss; kNotFound is the usual one, kDataLoss says that a damaged entry was set aside.
   absl::StatusOr<CachedArtifact> Get(const KeyMaterial& material) { return Get(material.key, &material.canonical); }
 
-  // As Get, for a key that was taken from an entry that we signed: there is no material to compare.
+  // As Get, for a key that was taken from a bundle: there is no material to compare, so the caller goes by who signed.
   absl::StatusOr<CachedArtifact> GetByKey(const Digest& graph_key) { return Get(graph_key, nullptr); }
 
   // Keeps `artifact` (REQUIRES: complete) unless there is one, and returns the one that everybody gets from now on:

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "client/compile_client.h"
 #include "client/object_loader.h"
 #include "client/report_json.h"
 #include "google/protobuf/util/json_util.h"
+#include "proto/digest.h"
 #include "proto/host_target.h"
 #include "proto/status.h"
 #include "proto/str_cat.h"
@@ -149,6 +151,24 @@ absl::Status ConventionToJson(const v1::Convention& convention, std::string& jso
 
 absl::Status ConventionFromJson(const std::string& json, v1::Convention& convention) {
   return FromProtobuf(google::protobuf::util::JsonStringToMessage(json, &convention));
+}
+
+// `graph_keys`: role and key in hexadecimal, in any order. They are sent in the order that the service wants.
+absl::Status SetGraphs(const std::vector<std::pair<std::string, std::string>>& graph_keys,
+                       google::protobuf::RepeatedPtrField<v1::BundleGraph>& graphs) {
+  for (const v1::Role role : {v1::ROLE_FORWARD, v1::ROLE_BACKWARD, v1::ROLE_INFERENCE}) {
+    for (const auto& [name, key] : graph_keys) {
+      if (name != RoleName(role)) continue;
+      if (key.size() != 2 * Digest::kSize || !std::all_of(key.begin(), key.end(), absl::ascii_isxdigit)) {
+        return absl::InvalidArgumentError(StrCat("graph key of ", name, " is no SHA-256 in hexadecimal"));
+      }
+      v1::BundleGraph& graph = *graphs.Add();
+      graph.set_role(role);
+      graph.set_graph_key(absl::HexStringToBytes(key));
+    }
+  }
+  if (graphs.size() == static_cast<int>(graph_keys.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError("graph keys are told for forward, backward and inference");
 }
 
 // A request that could not even be sent.
@@ -362,14 +382,7 @@ std::optional<ServiceError> ServiceClient::PutBundle(const std::string& trace, c
   if (absl::Status status = ConventionFromJson(convention_json, *put.mutable_convention()); !status.ok()) {
     return ToError(status);
   }
-  for (const v1::Role role : {v1::ROLE_FORWARD, v1::ROLE_BACKWARD, v1::ROLE_INFERENCE}) {
-    for (const auto& [name, key] : graph_keys) {
-      if (name != RoleName(role)) continue;
-      v1::BundleGraph& graph = *put.add_graphs();
-      graph.set_role(role);
-      graph.set_graph_key(absl::HexStringToBytes(key));
-    }
-  }
+  if (absl::Status status = SetGraphs(graph_keys, *put.mutable_graphs()); !status.ok()) return ToError(status);
   impl_->client.PutBundle(std::move(put));
   return std::nullopt;
 }

@@ -36,6 +36,12 @@ absl::Time DeadlineOf(const v1::CompileRequest& request, const ClientConfig& con
 
 }  // namespace
 
+std::vector<std::shared_ptr<MappedObject>> KnownObjects() {
+  std::vector<std::shared_ptr<MappedObject>> known = ObjectLoader::Global().Mapped();
+  if (known.size() > kMaxKnownObjects) known.resize(kMaxKnownObjects);
+  return known;
+}
+
 ExpectedArtifact ExpectedOf(const v1::Graph& graph) {
   return {graph.role(), graph.inputs_size(), graph.outputs_size()};
 }
@@ -53,8 +59,7 @@ CallImpl::CallImpl(std::shared_ptr<Connection> connection, v1::CompileRequest re
       start_(absl::Now()),
       deadline_(DeadlineOf(request, connection_->config(), start_)),
       request_(std::move(request)) {
-  known_ = ObjectLoader::Global().Mapped();
-  if (known_.size() > kMaxKnownObjects) known_.resize(kMaxKnownObjects);
+  known_ = KnownObjects();
   for (const auto& object : known_) request_.add_known_objects(object->digest().Raw());
 }
 

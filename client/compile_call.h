@@ -24,6 +24,10 @@ struct AtomicClientCounters {
 };
 AtomicClientCounters& GlobalClientCounters();
 
+// What to tell the service not to send: objects that are mapped here, up to a number that keeps requests small. Holding
+// the result keeps them mapped.
+std::vector<std::shared_ptr<MappedObject>> KnownObjects();
+
 // What an artifact of `graph` must look like.
 ExpectedArtifact ExpectedOf(const v1::Graph& graph);
 

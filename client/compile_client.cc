@@ -13,6 +13,7 @@
 #include "client/connection.h"
 #include "proto/digest.h"
 #include "proto/host_target.h"
+#include "proto/str_cat.h"
 
 namespace stepone::client {
 namespace {
@@ -20,11 +21,16 @@ namespace {
 constexpr char kClientVersion[] = "stepone-client/0.1.0";
 constexpr absl::Duration kLookupTimeout = absl::Seconds(30);
 constexpr absl::Duration kFarewell = absl::Seconds(1);
+constexpr uint32_t kBundleFormatVersion = 1;
 
 // The bundle of an answer whose signature was good, if it answers this very request.
 absl::StatusOr<v1::Bundle> CheckBundle(const v1::FindBundleResponse& response, const v1::TraceRequest& request) {
   v1::Bundle bundle;
   if (!bundle.ParseFromString(response.bundle().bundle())) return absl::DataLossError("a bundle does not parse");
+  if (bundle.format_version() != kBundleFormatVersion) {
+    return absl::FailedPreconditionError(
+        StrCat("bundle has format ", bundle.format_version(), ", this client reads ", kBundleFormatVersion));
+  }
   if (bundle.trace_digest() != Sha256(request.trace()).Raw() || bundle.tenant() != request.context().tenant()) {
     return absl::DataLossError("a bundle answers another request");
   }
@@ -194,7 +200,7 @@ absl::StatusOr<v1::GetCapabilitiesResponse> CompileClient::GetCapabilities() {
 
 absl::StatusOr<std::optional<FoundBundle>> CompileClient::FindBundle(v1::TraceRequest request, absl::Duration timeout) {
   if (absl::Status status = shared_->Complete(request); !status.ok()) return status;
-  const std::vector<std::shared_ptr<MappedObject>> known = ObjectLoader::Global().Mapped();
+  const std::vector<std::shared_ptr<MappedObject>> known = KnownObjects();
   for (const auto& object : known) request.add_known_objects(object->digest().Raw());
   absl::StatusOr<v1::FindBundleResponse> response = Ask(&v1::CompileService::Stub::FindBundle, request, timeout);
   if (!response.ok()) return response.status();
@@ -204,7 +210,10 @@ absl::StatusOr<std::optional<FoundBundle>> CompileClient::FindBundle(v1::TraceRe
   }
   absl::StatusOr<FoundBundle> found = Load(request, *std::move(response));
   if (!found.ok()) {
-    ++GlobalClientCounters().verify_failures;
+    // The service may have gone away in the middle; that says nothing about what it sent.
+    if (!absl::IsUnavailable(found.status()) && !absl::IsDeadlineExceeded(found.status())) {
+      ++GlobalClientCounters().verify_failures;
+    }
     return found.status();
   }
   ++GlobalClientCounters().bundle_hits;
@@ -243,7 +252,10 @@ absl::StatusOr<FoundBundle> CompileClient::Load(const v1::TraceRequest& request,
 }
 
 void CompileClient::PutBundle(v1::PutBundleRequest request) {
-  if (!shared_->Complete(*request.mutable_trace()).ok()) return;
+  if (!shared_->Complete(*request.mutable_trace()).ok()) {
+    ++GlobalClientCounters().bundle_put_failures;
+    return;
+  }
   shared_->InBackground(shared_, [shared = shared_, request = std::move(request)](
                                      const absl::StatusOr<Connection::Session>& session, grpc::ClientContext& context) {
     AtomicClientCounters& counters = GlobalClientCounters();

@@ -68,26 +68,33 @@ std::shared_ptr<const v1::Artifact> ArtifactDesk::LookUp(const Digest& graph_key
 
 std::shared_ptr<const v1::Artifact> ArtifactDesk::Accept(absl::StatusOr<CachedArtifact> cached, const Digest& graph_key,
                                                          const std::string& job, v1::Source& source) {
-  if (!cached.ok()) {
-    if (!absl::IsNotFound(cached.status())) {
-      spdlog::warn("stored artifact {} is not used: {}", graph_key.Hex(), cached.status().ToString());
+  const absl::Status status = cached.ok() ? CheckOurs(cached->artifact, graph_key) : cached.status();
+  if (!status.ok()) {
+    if (!absl::IsNotFound(status)) {
+      spdlog::warn("stored artifact {} is not used: {}", graph_key.Hex(), status.ToString());
     }
     return nullptr;
   }
   source = SourceOf(cached->tier);
-  const v1::SignedManifest& manifest = cached->artifact.signed_manifest();
-  if (source != v1::SOURCE_MEMORY) {
-    // Whoever can write to the folder can't make us hand out what we did not sign.
-    absl::Status ours = trusted_.Verify(manifest);
-    if (!ours.ok() || manifest.graph_key() != graph_key.Raw()) {
-      spdlog::warn("stored artifact {} is not used: {}", graph_key.Hex(), ours.ToString());
-      return nullptr;
-    }
-  }
   metrics_->hits.Add(TierLabel(source));
   auto artifact = std::make_shared<const v1::Artifact>(std::move(cached->artifact));
   if (!job.empty()) Pin(job, graph_key, artifact);
   return artifact;
+}
+
+absl::StatusOr<v1::Artifact> ArtifactDesk::Stored(const Digest& graph_key) {
+  absl::StatusOr<CachedArtifact> cached = cache_.GetByKey(graph_key);
+  if (!cached.ok()) return cached.status();
+  if (absl::Status status = CheckOurs(cached->artifact, graph_key); !status.ok()) return status;
+  return std::move(cached->artifact);
+}
+
+// Whoever can write to the folder can't make us hand out what we did not sign. Memory is no proof: reads fill it.
+absl::Status ArtifactDesk::CheckOurs(const v1::Artifact& artifact, const Digest& graph_key) const {
+  if (artifact.signed_manifest().graph_key() != graph_key.Raw()) {
+    return absl::DataLossError("the artifact is another one's");
+  }
+  return trusted_.Verify(artifact.signed_manifest());
 }
 
 void ArtifactDesk::Pin(const std::string& job, const Digest& graph_key, std::shared_ptr<const v1::Artifact> artifact) {

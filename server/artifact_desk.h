@@ -35,6 +35,9 @@ class ArtifactDesk {
   // The same for a key that we signed ourselves.
   std::shared_ptr<const v1::Artifact> LookUp(const Digest& graph_key, const std::string& job, v1::Source& source);
 
+  // What the stores hold under a key that somebody names, checked as ours; neither counted nor pinned.
+  absl::StatusOr<v1::Artifact> Stored(const Digest& graph_key);
+
   // From now on `job` gets this artifact for the key.
   void Pin(const std::string& job, const Digest& graph_key, std::shared_ptr<const v1::Artifact> artifact);
 
@@ -49,6 +52,8 @@ class ArtifactDesk {
   std::shared_ptr<const v1::Artifact> FindPin(const std::string& job, const Digest& graph_key);
   std::shared_ptr<const v1::Artifact> Accept(absl::StatusOr<CachedArtifact> cached, const Digest& graph_key,
                                              const std::string& job, v1::Source& source);
+  // OK, or why an entry of the stores is not to be used.
+  absl::Status CheckOurs(const v1::Artifact& artifact, const Digest& graph_key) const;
 
   const Options options_;
   Store* const store_;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "proto/status.h"
 #include "proto/str_cat.h"
@@ -18,6 +21,9 @@ absl::Status Counts(std::string_view what, int64_t got, int64_t wanted) {
 
 absl::Status Positions(std::string_view field, const google::protobuf::RepeatedField<uint32_t>& positions,
                        int64_t limit) {
+  if (positions.size() > limit) {
+    return InvalidNode("", "convention-index", StrCat(field, " names ", positions.size(), " positions of ", limit));
+  }
   for (uint32_t position : positions) {
     if (position >= limit) {
       return InvalidNode("", "convention-index", StrCat(field, " names position ", position, "; there are ", limit));
@@ -42,7 +48,7 @@ absl::Status CheckOutput(const v1::OutputConvention& output, int number, int inp
   return absl::OkStatus();
 }
 
-absl::Status CheckTangent(const v1::TangentConvention& tangent, int number) {
+absl::Status CheckTangent(const v1::TangentConvention& tangent, int number, const RequestLimits& limits) {
   static constexpr std::string_view kFormats[] = {"contiguous_format", "channels_last", "channels_last_3d",
                                                   "preserve_format"};
   const std::string where = StrCat("tangents[", number, "]");
@@ -53,7 +59,7 @@ absl::Status CheckTangent(const v1::TangentConvention& tangent, int number) {
     return InvalidNode("", "convention-kind", StrCat(where, " has an unknown memory format"));
   }
   const auto negative = [](int64_t value) { return value < 0; };
-  if (tangent.sizes_size() != tangent.strides_size() ||
+  if (tangent.sizes_size() > limits.max_dimensions || tangent.sizes_size() != tangent.strides_size() ||
       std::any_of(tangent.sizes().begin(), tangent.sizes().end(), negative) ||
       std::any_of(tangent.strides().begin(), tangent.strides().end(), negative)) {
     return InvalidNode("", "convention-kind", StrCat(where, " has sizes and strides of no tensor"));
@@ -62,7 +68,8 @@ absl::Status CheckTangent(const v1::TangentConvention& tangent, int number) {
 }
 
 // The part that only a convention with a backward has.
-absl::Status CheckBackward(const v1::Convention& convention, int64_t returned, const v1::Manifest& backward) {
+absl::Status CheckBackward(const v1::Convention& convention, int64_t returned, const v1::Manifest& backward,
+                           const RequestLimits& limits) {
   const int64_t saved = convention.saved_outputs();
   const int64_t tangents = convention.tangents_size();
   if (convention.saved_without_version_check() > convention.saved_outputs()) {
@@ -76,7 +83,7 @@ absl::Status CheckBackward(const v1::Convention& convention, int64_t returned, c
     if (absl::Status status = Counts(what, got, wanted); !status.ok()) return status;
   }
   for (int i = 0; i < convention.tangents_size(); ++i) {
-    if (absl::Status status = CheckTangent(convention.tangents(i), i); !status.ok()) return status;
+    if (absl::Status status = CheckTangent(convention.tangents(i), i, limits); !status.ok()) return status;
   }
   for (const v1::GradientConvention& gradient : convention.gradients()) {
     if (absl::Status status = Positions("gradients.tangents", gradient.tangents(), tangents); !status.ok()) {
@@ -84,6 +91,17 @@ absl::Status CheckBackward(const v1::Convention& convention, int64_t returned, c
     }
   }
   return Positions("donated_saved", convention.donated_saved(), saved);
+}
+
+// A convention without a backward says nothing of one.
+absl::Status CheckNoBackward(const v1::Convention& convention, int64_t returned) {
+  if (convention.tangents_size() + convention.gradients_size() + convention.detached_inputs_size() +
+              convention.inputs_mutated_in_backward_size() + convention.donated_saved_size() >
+          0 ||
+      convention.has_donated() || convention.saved_outputs() > 0 || convention.saved_without_version_check() > 0) {
+    return InvalidNode("", "convention-counts", "tangents, gradients or saved values without a backward");
+  }
+  return Counts("outputs", returned, convention.forward_outputs());
 }
 
 bool IsCopiedBack(const v1::InputConvention& input) { return input.mutates_data() && !input.mutation_in_graph(); }
@@ -101,7 +119,8 @@ absl::Status CheckBundleRoles(const v1::Convention& convention,
                                                : "a bundle without a backward has the graph inference alone");
 }
 
-absl::Status CheckConvention(const v1::Convention& convention, const std::vector<v1::Manifest>& manifests) {
+absl::Status CheckConvention(const v1::Convention& convention, const std::vector<v1::Manifest>& manifests,
+                             const RequestLimits& limits) {
   const v1::Manifest& first = manifests.front();
   const int inputs = convention.inputs_size();
   if (absl::Status status = Counts("inputs", inputs, first.inputs_size()); !status.ok()) return status;
@@ -120,8 +139,8 @@ absl::Status CheckConvention(const v1::Convention& convention, const std::vector
   }
   const int64_t returned =
       std::count_if(convention.inputs().begin(), convention.inputs().end(), IsCopiedBack) + convention.outputs_size();
-  if (convention.has_backward()) return CheckBackward(convention, returned, manifests.back());
-  return Counts("outputs", returned, convention.forward_outputs());
+  if (!convention.has_backward()) return CheckNoBackward(convention, returned);
+  return CheckBackward(convention, returned, manifests.back(), limits);
 }
 
 }  // namespace stepone::server

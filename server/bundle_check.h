@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/request_limits.h"
 #include "stepone/v1/artifact.pb.h"
 #include "stepone/v1/bundle.pb.h"
 
@@ -16,9 +17,11 @@ absl::Status CheckBundleRoles(const v1::Convention& convention,
                               const google::protobuf::RepeatedPtrField<v1::BundleGraph>& graphs);
 
 // OK, or kInvalidArgument with a detail that names the rule: "convention-counts" (numbers of inputs, outputs, saved
-// values, gradients or tangents do not fit each other or the plans), "convention-index" (a position that does not
-// exist), "convention-kind" (unknown kind of output, or layout of a tangent). `manifests`: in the order of the graphs.
-absl::Status CheckConvention(const v1::Convention& convention, const std::vector<v1::Manifest>& manifests);
+// values, gradients or tangents do not fit each other or the plans, or there are some without a backward),
+// "convention-index" (a position that does not exist, or more positions than exist), "convention-kind" (unknown kind of
+// output, or layout of a tangent). `manifests`: in the order of the graphs.
+absl::Status CheckConvention(const v1::Convention& convention, const std::vector<v1::Manifest>& manifests,
+                             const RequestLimits& limits);
 
 }  // namespace stepone::server
 

@@ -84,14 +84,18 @@ absl::StatusOr<v1::Manifest> BundleDesk::Manifest(const v1::TraceRequest& reques
   const std::string role = v1::Role_Name(graph.role());
   const std::optional<Digest> key = Digest::FromRaw(graph.graph_key());
   if (!key) return InvalidNode("", "digest", StrCat("graph key of ", role, " does not have 32 bytes"));
-  v1::Source source = v1::SOURCE_UNSPECIFIED;
-  const auto artifact = artifacts_->LookUp(*key, request.context().job(), source);
-  if (artifact == nullptr || artifact->signed_manifest().tenant() != request.context().tenant()) {
+  const absl::StatusOr<v1::Artifact> artifact = artifacts_->Stored(*key);
+  if (!artifact.ok() || artifact->signed_manifest().tenant() != request.context().tenant()) {
     return absl::FailedPreconditionError(StrCat("the artifact of ", role, " (", key->Hex(), ") is not here"));
   }
   v1::Manifest manifest;
   if (!manifest.ParseFromString(artifact->signed_manifest().manifest())) {
     return absl::DataLossError(StrCat("the manifest of ", role, " does not parse"));
+  }
+  // A trainer may have got it from the server that ran here before an update.
+  if (manifest.compiler_fingerprint() != fingerprint_) {
+    return absl::FailedPreconditionError(StrCat("the artifact of ", role, " (", key->Hex(),
+                                                ") is of another compiler: ", manifest.compiler_fingerprint()));
   }
   if (manifest.role() != graph.role() || !MessageDifferencer::Equals(manifest.target(), request.target()) ||
       !MessageDifferencer::Equals(manifest.code_options(), request.code_options())) {
@@ -137,7 +141,9 @@ absl::StatusOr<v1::PutBundleResponse> BundleDesk::Put(const v1::PutBundleRequest
     if (!manifest.ok()) return refuse(manifest.status());
     manifests.push_back(*std::move(manifest));
   }
-  if (absl::Status status = CheckConvention(request.convention(), manifests); !status.ok()) return refuse(status);
+  if (absl::Status status = CheckConvention(request.convention(), manifests, limits_); !status.ok()) {
+    return refuse(status);
+  }
 
   v1::PutBundleResponse response;
   response.set_trace_key(material->key.Raw());

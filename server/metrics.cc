@@ -47,7 +47,7 @@ Metrics::Metrics()
       requests(*registry_, "stepone_requests_total", "Calls received.", "rpc",
                {"GetCapabilities", "Find", "Compile", "Attach", "Cancel", "Fetch", "Explain", "FindBundle", "PutBundle",
                 "ExplainBundle"}),
-      hits(*registry_, "stepone_hits_total", "Requests answered from a store.", "tier",
+      hits(*registry_, "stepone_hits_total", "Artifacts handed out without a compile.", "tier",
            {"pin", "memory", "disk", "remote"}),
       refusals(*registry_, "stepone_refusals_total", "Requests turned away.", "reason",
                {"invalid", "unimplemented", "queue_full", "overload", "draining", "unauthenticated", "permission",

@@ -360,6 +360,16 @@ void BindExecution(py::module_& module) {
   });
 }
 
+// ValueError for what JSON can't say.
+std::string DumpJson(const py::dict& value) {
+  try {
+    return py::cast<std::string>(py::module_::import("json").attr("dumps")(value));
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    throw py::value_error(error.what());
+  }
+}
+
 void BindBundles(py::module_& module, py::class_<ServiceClient, ClientHolder>& client) {
   py::class_<PyBundle, std::shared_ptr<PyBundle>>(module, "Bundle")
       .def_property_readonly("trace_key", [](const PyBundle& bundle) { return bundle.answer().trace_key; })
@@ -383,9 +393,8 @@ void BindBundles(py::module_& module, py::class_<ServiceClient, ClientHolder>& c
           "put_bundle",
           [](ServiceClient& client, const py::bytes& trace, const py::dict& convention,
              const std::map<std::string, std::string>& graph_keys, const py::kwargs& kwargs) {
-            const auto json = py::cast<std::string>(py::module_::import("json").attr("dumps")(convention));
-            const std::optional<ServiceError> error =
-                client.PutBundle(trace, json, {graph_keys.begin(), graph_keys.end()}, OptionsFrom(kwargs));
+            const std::optional<ServiceError> error = client.PutBundle(
+                trace, DumpJson(convention), {graph_keys.begin(), graph_keys.end()}, OptionsFrom(kwargs));
             if (error) throw py::value_error(error->message);
           },
           py::arg("trace"), py::arg("convention"), py::arg("graph_keys"))

@@ -213,7 +213,8 @@ class Client:
         submit. The answer must come within `timeout_s`; connecting, the first time, takes as long as for a request."""
     def put_bundle(self, trace: bytes, convention: dict[str, Any], graph_keys: dict[str, str], **options: Any) -> None:
         """Tells what the captured graph became: `graph_keys` by role, hexadecimal. Returns at once; failures show in
-        counters(). ValueError for a convention with a field or type that its message lacks."""
+        counters(). ValueError for a convention with a field or type that its message lacks, and for graph keys that are
+        none."""
     def explain_bundle(self, trace: bytes, **options: Any) -> dict[str, Any]:
         """As explain(): the lines of the nearest stored trace that differ."""
     def connect(self) -> None:

@@ -71,10 +71,11 @@ class BundleDeskTest : public ::testing::Test {
     bundles_->SetWorkers(kFingerprint, offer);
   }
 
-  // Stores an artifact as a compile would, and returns its key.
-  Digest Store(v1::Role role, int inputs, int outputs, const std::string& tenant = "t") {
+  // Stores an artifact as a compile would, and returns its key. What is there and not ours is replaced.
+  Digest Store(v1::Role role, int inputs, int outputs, const std::string& tenant = "t",
+               const std::string& fingerprint = kFingerprint) {
     KeyMaterial material;
-    material.canonical = v1::Role_Name(role) + tenant;
+    material.canonical = v1::Role_Name(role) + tenant + fingerprint;
     material.key = Sha256(material.canonical);
     v1::JobResult result;
     v1::Manifest& manifest = *result.mutable_manifest();
@@ -83,9 +84,9 @@ class BundleDeskTest : public ::testing::Test {
     *manifest.mutable_code_options() = SampleOptions();
     for (int i = 0; i < inputs; ++i) manifest.add_inputs();
     for (int i = 0; i < outputs; ++i) manifest.add_outputs();
-    absl::StatusOr<v1::Artifact> artifact = BuildArtifact(result, material.key, kFingerprint, tenant, key_);
+    absl::StatusOr<v1::Artifact> artifact = BuildArtifact(result, material.key, fingerprint, tenant, key_);
     EXPECT_TRUE(artifact.ok()) << artifact.status();
-    artifacts_->cache().PutOrGet(material, *std::move(artifact), false);
+    artifacts_->cache().PutOrGet(material, *std::move(artifact), !artifacts_->Stored(material.key).ok());
     return material.key;
   }
 
@@ -205,6 +206,90 @@ TEST_F(BundleDeskTest, WhatAnotherKeySignedIsNotHandedOutAndIsReplaced) {
   EXPECT_TRUE(Find(Trace("a")).found());
 }
 
+TEST_F(BundleDeskTest, ArtifactsThatAnotherKeySignedAreNeverHandedOutNotEvenFromMemory) {
+  const v1::PutBundleRequest put = SamplePut("a");
+  key_ = SigningKey::Generate();
+  Open();
+  const Digest forward = *Digest::FromRaw(put.graphs(0).graph_key());
+  v1::Source source = v1::SOURCE_UNSPECIFIED;
+  EXPECT_EQ(artifacts_->LookUp(forward, "job", source), nullptr);
+  EXPECT_EQ(artifacts_->LookUp(forward, "job", source), nullptr);
+  const absl::Status status = bundles_->Put(put).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not here"));
+}
+
+TEST_F(BundleDeskTest, ArtifactsOfAnotherCompilerAreRefused) {
+  // A trainer that has got its artifacts from the server before an update tells the one after it.
+  v1::PutBundleRequest put = SamplePut("a");
+  put.mutable_graphs(1)->set_graph_key(Store(v1::ROLE_BACKWARD, 2, 1, "t", "test 0").Raw());
+  const absl::Status status = bundles_->Put(put).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another compiler: test 0"));
+  EXPECT_FALSE(Find(Trace("a")).found());
+}
+
+TEST_F(BundleDeskTest, TheRanksOfAJobGetTheSameArtifacts) {
+  v1::PutBundleRequest put = SamplePut("a");
+  EXPECT_TRUE(Put(put));
+  v1::TraceRequest rank = Trace("a");
+  rank.mutable_context()->set_job("job");
+  const v1::FindBundleResponse first = Find(rank);
+  ASSERT_TRUE(first.found());
+  // Somebody asks for a new compile in between.
+  KeyMaterial material;
+  material.canonical = "ROLE_FORWARDt" + std::string(kFingerprint);
+  material.key = Sha256(material.canonical);
+  absl::StatusOr<v1::Artifact> other = artifacts_->Stored(material.key);
+  ASSERT_TRUE(other.ok()) << other.status();
+  other->mutable_signed_manifest()->set_created_unix_ms(1);
+  key_.Sign(*other->mutable_signed_manifest());
+  artifacts_->cache().PutOrGet(material, *std::move(other), /*overwrite=*/true);
+  rank.mutable_context()->set_rank(1);
+  EXPECT_EQ(Find(rank).SerializeAsString(), first.SerializeAsString());
+  EXPECT_EQ(Find(Trace("a")).artifacts(0).signed_manifest().created_unix_ms(), 1) << "another job gets the new one";
+}
+
+TEST_F(BundleDeskTest, AnInferenceGraphHasOneArtifact) {
+  v1::PutBundleRequest put;
+  *put.mutable_trace() = Trace("a");
+  v1::Convention& convention = *put.mutable_convention();
+  convention.add_inputs()->set_mutates_data(true);
+  convention.mutable_inputs(0)->set_mutation_without_grad(true);
+  convention.add_inputs();
+  v1::OutputConvention& output = *convention.add_outputs();
+  output.set_kind(v1::OUTPUT_KIND_ALIAS_OF_INPUT);
+  output.set_base(1);
+  convention.set_forward_outputs(2);  // the written input and the output
+  v1::BundleGraph& graph = *put.add_graphs();
+  graph.set_role(v1::ROLE_INFERENCE);
+  graph.set_graph_key(Store(v1::ROLE_INFERENCE, 2, 2).Raw());
+  // Without a backward nothing can be said of one.
+  const std::pair<const char*, std::function<void(v1::Convention&)>> misplaced[] = {
+      {"tangents", [](v1::Convention& c) { c.add_tangents(); }},
+      {"gradients", [](v1::Convention& c) { c.add_gradients(); }},
+      {"detached_inputs", [](v1::Convention& c) { c.add_detached_inputs(0); }},
+      {"inputs_mutated_in_backward", [](v1::Convention& c) { c.add_inputs_mutated_in_backward(0); }},
+      {"donated_saved", [](v1::Convention& c) { c.add_donated_saved(0); }},
+      {"has_donated", [](v1::Convention& c) { c.set_has_donated(true); }},
+      {"saved_outputs", [](v1::Convention& c) { c.set_saved_outputs(1); }},
+      {"saved_without_version_check", [](v1::Convention& c) { c.set_saved_without_version_check(1); }},
+  };
+  for (const auto& [field, spoil] : misplaced) {
+    v1::PutBundleRequest bad = put;
+    spoil(*bad.mutable_convention());
+    const absl::Status status = bundles_->Put(bad).status();
+    EXPECT_EQ(ToErrorDetail(status).rule(), "convention-counts") << field << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("without a backward")) << field;
+  }
+  EXPECT_TRUE(Put(put));
+  EXPECT_EQ(Find(Trace("a")).artifacts_size(), 1);
+  // A write that the plan does itself is no output.
+  put.mutable_trace()->set_trace("b");
+  put.mutable_convention()->mutable_inputs(0)->set_mutation_in_graph(true);
+  EXPECT_EQ(ToErrorDetail(bundles_->Put(put).status()).rule(), "convention-counts");
+}
+
 TEST_F(BundleDeskTest, ExplainsAMissByTheLinesThatDiffer) {
   EXPECT_TRUE(Put(SamplePut("torch 2.13.0\ninput 0: float32 (8,)\n0: relu(%0)")));
   const absl::StatusOr<v1::ExplainResponse> same =
@@ -291,6 +376,32 @@ INSTANTIATE_TEST_SUITE_P(
                "convention-kind", "outputs[0]"},
         BadPut{"UnknownMemoryFormat",
                [](auto& put) { put.mutable_convention()->mutable_tangents(0)->set_memory_format("__class__"); },
+               kInvalid, "convention-kind", "tangents[0]"},
+        BadPut{"BaseOfNoAlias", [](auto& put) { put.mutable_convention()->mutable_outputs(0)->set_base(0); }, kInvalid,
+               "convention-index", "needs no base"},
+        BadPut{"BaseOutOfRange",
+               [](auto& put) {
+                 put.mutable_convention()->mutable_outputs(0)->set_kind(v1::OUTPUT_KIND_IS_INPUT);
+                 put.mutable_convention()->mutable_outputs(0)->set_base(1);
+               },
+               kInvalid, "convention-index", "outputs[0].base"},
+        BadPut{
+            "KindOfTheFuture",
+            [](auto& put) { put.mutable_convention()->mutable_outputs(0)->set_kind(static_cast<v1::OutputKind>(99)); },
+            kInvalid, "convention-kind", "99"},
+        BadPut{"MorePositionsThanThereAre",
+               [](auto& put) {
+                 put.mutable_convention()->add_static_inputs(0);
+                 put.mutable_convention()->add_static_inputs(0);
+               },
+               kInvalid, "convention-index", "2 positions of 1"},
+        BadPut{"TooManyDimensions",
+               [](auto& put) {
+                 for (int i = 0; i < 64; ++i) {
+                   put.mutable_convention()->mutable_tangents(0)->add_sizes(1);
+                   put.mutable_convention()->mutable_tangents(0)->add_strides(1);
+                 }
+               },
                kInvalid, "convention-kind", "tangents[0]"},
         BadPut{"NegativeSize", [](auto& put) { put.mutable_convention()->mutable_tangents(0)->set_sizes(0, -1); },
                kInvalid, "convention-kind", "tangents[0]"}),
