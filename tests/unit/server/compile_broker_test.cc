@@ -636,6 +636,32 @@ TEST_F(CompileBrokerTest, FindAndExplainNeverCompile) {
   EXPECT_TRUE(NothingToDo());
 }
 
+TEST_F(CompileBrokerTest, BundlesAreBoundedAndCountedLikeOtherRequests) {
+  CompileBroker::Options options;
+  options.max_pending_bytes = 4096;
+  Build(options, {});
+  const v1::CompileRequest sample = SampleRequest(8);
+  v1::PutBundleRequest put = testing::SampleBundle(sample, "a", std::string(32, 'k'));
+  const auto ask = [&] {
+    absl::Notification done;
+    absl::Status status;
+    broker_->PutBundle(put, [&](const absl::StatusOr<v1::PutBundleResponse>& answer) {
+      status = answer.status();
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return status;
+  };
+  EXPECT_EQ(ask().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(metrics_->refusals.Value("precondition"), 1);
+  put.mutable_trace()->set_trace(std::string(8192, 'x'));
+  EXPECT_EQ(ask().code(), absl::StatusCode::kResourceExhausted);
+  put.mutable_trace()->clear_trace();
+  EXPECT_EQ(ask().code(), absl::StatusCode::kInvalidArgument) << "the bytes of the first were given back";
+  EXPECT_EQ(metrics_->refusals.Value("invalid"), 1);
+  EXPECT_TRUE(NothingToDo());
+}
+
 TEST_F(CompileBrokerTest, CapabilitiesSayWhatThereIs) {
   const v1::GetCapabilitiesResponse capabilities = broker_->Capabilities();
   EXPECT_EQ(capabilities.compiler_fingerprint(), "test 1");
