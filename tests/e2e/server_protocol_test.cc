@@ -278,6 +278,25 @@ TEST_F(ServerProtocolTest, TokensDecideTheTenant) {
   v1::CompileRequest other = SampleRequest(8);
   other.mutable_context()->set_tenant("u");
   EXPECT_EQ(Compile(*stub, other, nullptr, "open-sesame").status.error_code(), grpc::PERMISSION_DENIED);
+
+  for (const auto& [token, tenant, code] : {std::tuple{"", "t", grpc::UNAUTHENTICATED},
+                                            {"open-sesame", "u", grpc::PERMISSION_DENIED},
+                                            {"open-sesame", "t", grpc::OK}}) {
+    v1::PutBundleRequest put = SampleBundle(SampleRequest(8), "a", std::string(32, 'k'));
+    put.mutable_trace()->mutable_context()->set_tenant(tenant);
+    grpc::ClientContext put_context, find_context, explain_context;
+    for (grpc::ClientContext* context : {&put_context, &find_context, &explain_context}) {
+      if (*token != '\0') context->AddMetadata("authorization", std::string("Bearer ") + token);
+    }
+    v1::PutBundleResponse put_response;
+    v1::FindBundleResponse find_response;
+    v1::ExplainResponse explain_response;
+    EXPECT_EQ(stub->FindBundle(&find_context, put.trace(), &find_response).error_code(), code);
+    EXPECT_EQ(stub->ExplainBundle(&explain_context, put.trace(), &explain_response).error_code(), code);
+    // Who may tell is told what is wrong with it.
+    EXPECT_EQ(stub->PutBundle(&put_context, put, &put_response).error_code(),
+              code == grpc::OK ? grpc::FAILED_PRECONDITION : code);
+  }
 }
 
 TEST_F(ServerProtocolTest, Tls) {

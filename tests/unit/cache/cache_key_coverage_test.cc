@@ -154,6 +154,29 @@ TEST(CacheKeyCoverageTest, EveryFieldIsInTheKeyOrLeftOutOnPurpose) {
   }
 }
 
+TEST(CacheKeyCoverageTest, EveryCircumstanceIsInTheKeyOfATrace) {
+  SampleRequest request = RichRequest();
+  const auto key = [&request] {
+    return TraceKey("a\nb", request.target, request.options, request.fingerprint, request.tenant).key;
+  };
+  const Digest before = key();
+  int visits = 0;
+  const ScalarVisitor visit = [&](const FieldDescriptor* field, const std::function<void()>& change,
+                                  const std::function<void()>& restore) {
+    change();
+    EXPECT_NE(key(), before) << field->full_name() << " is not in the key";
+    restore();
+    ++visits;
+  };
+  VisitAll(&request.target, visit);
+  VisitAll(&request.options, visit);
+  EXPECT_GE(visits, v1::Target::descriptor()->field_count() + v1::CodeOptions::descriptor()->field_count() - 1);
+  (*request.options.mutable_backend_options())["alpha"] = "other";
+  EXPECT_NE(key(), before);
+  request = RichRequest();
+  EXPECT_NE(key(), request.Key().key) << "the key of a trace is no graph's";
+}
+
 TEST(CacheKeyCoverageTest, BackendOptionsAreInTheKey) {
   const Digest before = RichRequest().Key().key;
   SampleRequest request = RichRequest();

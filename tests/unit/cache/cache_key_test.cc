@@ -211,7 +211,11 @@ TEST(CacheKeyTest, KeysArePinned) {
   std::string name, hex;
   while (golden >> name >> hex) pinned[name] = hex;
   const std::map<std::string, KeyMaterial> keys = {
-      {"empty", SampleRequest().Key()}, {"rich", RichRequest().Key()}, {"chain_of_10", LargeRequest(10).Key()}};
+      {"empty", SampleRequest().Key()},
+      {"rich", RichRequest().Key()},
+      {"chain_of_10", LargeRequest(10).Key()},
+      {"trace", TraceKey("torch 2.13.0\n0: placeholder\n", RichRequest().target, RichRequest().options, "compiler 1",
+                         "team-a")}};
   for (const auto& [request, material] : keys) EXPECT_EQ(pinned[request], material.key.Hex()) << request;
   EXPECT_EQ(pinned.size(), keys.size());
 }

@@ -168,6 +168,53 @@ TEST_F(BundleClientTest, ABundleOfAnotherTenantIsRefused) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST_F(BundleClientTest, ABundleOfAnotherFormatIsRefused) {
+  const absl::Status status = FindSpoiled([](auto&, v1::Bundle& bundle) { bundle.set_format_version(2); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format 2"));
+}
+
+TEST_F(BundleClientTest, AServiceThatGoesAwayInTheMiddleHasSentNothingWrong) {
+  service_.on_find_bundle = [this](grpc::ServerContext&, const v1::TraceRequest& request,
+                                   v1::FindBundleResponse& response) {
+    response = Answer(request, service_.key);
+    response.mutable_artifacts(0)->clear_objects();
+    return grpc::Status::OK;
+  };
+  int fetches = 0;
+  service_.on_fetch = [&fetches](const v1::FetchRequest&, grpc::ServerWriter<v1::FetchChunk>&) {
+    ++fetches;
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "going down");
+  };
+  EXPECT_EQ(client_->FindBundle(Trace(), kLong).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_GT(fetches, 0);
+  EXPECT_EQ(CompileClient::ProcessCounters().verify_failures, 0);
+}
+
+TEST_F(BundleClientTest, ObjectsThatAreNotInlineAreFetched) {
+  std::string object;
+  service_.on_find_bundle = [&](grpc::ServerContext&, const v1::TraceRequest& request,
+                                v1::FindBundleResponse& response) {
+    response = Answer(request, service_.key);
+    object = response.artifacts(0).objects(0).data();
+    for (v1::Artifact& artifact : *response.mutable_artifacts()) artifact.clear_objects();
+    return grpc::Status::OK;
+  };
+  int fetches = 0;
+  service_.on_fetch = [&](const v1::FetchRequest& request, grpc::ServerWriter<v1::FetchChunk>& writer) {
+    ++fetches;
+    EXPECT_EQ(request.context().tenant(), "team");
+    v1::FetchChunk chunk;
+    chunk.set_data(object);
+    chunk.set_total_bytes(object.size());
+    writer.Write(chunk);
+    return grpc::Status::OK;
+  };
+  const auto found = client_->FindBundle(Trace(), kLong);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(fetches, 1) << "both graphs have the same object";
+}
+
 TEST_F(BundleClientTest, ABundleWithAnotherArtifactThanItNamesIsRefused) {
   EXPECT_EQ(FindSpoiled([](auto&, v1::Bundle& bundle) {
               bundle.mutable_graphs(1)->set_graph_key(std::string(32, 'x'));
@@ -224,6 +271,16 @@ TEST_F(BundleClientTest, WhatIsToldLastIsStillSent) {
   EXPECT_EQ(seen.trace().context().tenant(), "team");
   EXPECT_EQ(seen.convention().forward_outputs(), 3u);
   EXPECT_EQ(CompileClient::ProcessCounters().bundles_put, 1);
+}
+
+TEST_F(BundleClientTest, WhatCannotBeToldIsCounted) {
+  ClientConfig config = config_;
+  config.isa = "z80";
+  CompileClient client(config);
+  v1::PutBundleRequest put;
+  *put.mutable_trace() = Trace();
+  client.PutBundle(put);
+  EXPECT_EQ(CompileClient::ProcessCounters().bundle_put_failures, 1);
 }
 
 TEST_F(BundleClientTest, AServiceThatDoesNotListenHoldsNobodyUp) {
