@@ -7,9 +7,6 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build
 PY := .venv/bin/python
-# Lets checkouts in different folders share compiled objects.
-export CCACHE_BASEDIR := $(CURDIR)
-export CCACHE_NOHASHDIR := 1
 BENCHES := $(filter-out _%,$(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
 
 .PHONY: help setup build demo test serve bench lint format clean
