@@ -136,6 +136,14 @@ size_t Dispatcher::running() const {
   return running_;
 }
 
+absl::Duration Dispatcher::StalledFor(absl::Time now) const {
+  absl::MutexLock lock(&mu_);
+  if (queue_.size() == 0 || running_ >= static_cast<size_t>(options_.workers)) return absl::ZeroDuration();
+  absl::Time oldest = absl::InfiniteFuture();
+  for (uint64_t id : queue_.Order()) oldest = std::min(oldest, jobs_.at(id)->submitted);
+  return std::max(now - std::max(oldest, progress_), absl::ZeroDuration());
+}
+
 void Dispatcher::ExpireWaiting() {
   std::vector<JobPtr> expired;
   {
@@ -183,7 +191,7 @@ std::optional<Assignment> Dispatcher::NextJob(absl::Duration timeout) {
     if (!entry.has_value()) return std::nullopt;
     job = jobs_[entry->id];
     job->control = std::make_shared<JobControl>();
-    job->started = absl::Now();
+    job->started = progress_ = absl::Now();
     job->queued += job->started - job->submitted;
     blocking = entry->blocking;
     ++running_;
@@ -247,6 +255,7 @@ void Dispatcher::OnOutcome(const JobPtr& job, JobOutcome outcome) {
   {
     absl::MutexLock lock(&mu_);
     --running_;
+    progress_ = absl::Now();
     queue_.Finished(job->entry.tenant);
     job->control.reset();
     if (outcome.kind == JobOutcome::Kind::kResult) mean_compile_ = mean_compile_ * 0.8 + compiling * 0.2;

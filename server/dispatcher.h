@@ -73,6 +73,9 @@ class Dispatcher : public JobSource {
 
   size_t queue_length() const;
   size_t running() const;
+  // How long, at `now`, jobs have waited although some worker has none, and no job has begun or ended: zero when
+  // nothing waits or every worker has a job. Longer than a worker takes to start, workers can't be had.
+  absl::Duration StalledFor(absl::Time now) const;
 
   std::optional<Assignment> NextJob(absl::Duration timeout) override;
 
@@ -113,6 +116,7 @@ class Dispatcher : public JobSource {
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   size_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time progress_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();      // when a job last began or ended
   absl::Duration mean_compile_ ABSL_GUARDED_BY(mu_) = absl::Seconds(2);  // of late
 };
 

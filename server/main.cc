@@ -67,6 +67,7 @@ void Serve(Server& server, const ServerConfig& config) {
     const bool idle =
         !drain.joinable() && config.idle_exit_seconds > 0 && server.IdleFor() > absl::Seconds(config.idle_exit_seconds);
     if (!drain.joinable()) TrimWhenIdle(server, trimmed);
+    server.Watch();
     if (signal == SIGUSR1) {
       spdlog::info("counters:\n{}", server.MetricsText());
     } else if ((signal == SIGTERM || signal == SIGINT) && drain.joinable()) {

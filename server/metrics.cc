@@ -67,6 +67,9 @@ Metrics::Metrics()
       reproducers(Counter(*registry_, "stepone_reproducers_total", "Requests written to the crash folder.")),
       open_streams(Gauges(*registry_, "stepone_open_streams", "Streams that are open now.").Add({})),
       queue_depth(Gauges(*registry_, "stepone_queue_depth", "Jobs that wait for a worker now.").Add({})),
+      queue_stalled_seconds(Gauges(*registry_, "stepone_queue_stalled_seconds",
+                                   "How long jobs have waited although not every worker is busy.")
+                                .Add({})),
       slots(Gauges(*registry_, "stepone_worker_slots", "Worker slots by state.")),
       store_bytes(Gauges(*registry_, "stepone_store_bytes", "Bytes held by tier.")),
       store_entries(Gauges(*registry_, "stepone_store_entries", "Entries held by tier.")),

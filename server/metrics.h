@@ -64,6 +64,7 @@ class Metrics : public prometheus::Collectable {
   prometheus::Counter& reproducers;
   prometheus::Gauge& open_streams;
   prometheus::Gauge& queue_depth;
+  prometheus::Gauge& queue_stalled_seconds;
   prometheus::Family<prometheus::Gauge>& slots;        // state
   prometheus::Family<prometheus::Gauge>& store_bytes;  // tier
   prometheus::Family<prometheus::Gauge>& store_entries;

@@ -8,13 +8,16 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "cache/store_factory.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -42,6 +45,8 @@ namespace fs = std::filesystem;
 constexpr char kServiceName[] = "stepone.v1.CompileService";
 // Calls that are still open when everything else has ended get so long to take their last message.
 constexpr absl::Duration kLastWrites = absl::Seconds(2);
+// A disk that stays full is worth a line from time to time, not one for each write.
+constexpr absl::Duration kStoreWarnings = absl::Minutes(1);
 
 bool IsUnix(const std::string& address) { return absl::StartsWith(address, "unix:"); }
 
@@ -86,6 +91,8 @@ struct Server::Parts {
   absl::Status LockSocket(const std::string& path);
   void Publish();
   void RefreshMetrics(Metrics& to);
+  void WatchQueue() ABSL_LOCKS_EXCLUDED(health_mu);
+  void WatchStores();
   Dispatcher::Options DispatcherOptions() const;
   WorkerPool::Options PoolOptions(std::vector<std::string> environment) const;
   CompileBroker::Options BrokerOptions() const;
@@ -109,6 +116,12 @@ struct Server::Parts {
   std::unique_ptr<prometheus::Exposer> exposer;
   std::vector<std::string> addresses;
   bool stopped = false;
+
+  absl::Mutex health_mu;
+  bool serving ABSL_GUARDED_BY(health_mu) = true;
+  bool draining ABSL_GUARDED_BY(health_mu) = false;
+  std::map<std::string, uint64_t> failed_writes;  // by tier, as last told; of the thread that calls Watch()
+  absl::Time failed_writes_told = absl::InfinitePast();
 };
 
 absl::Status Server::Parts::Open(std::vector<std::string> environment) {
@@ -199,6 +212,7 @@ CompileBroker::Options Server::Parts::BrokerOptions() const {
 
 void Server::Parts::RefreshMetrics(Metrics& to) {
   to.queue_depth.Set(static_cast<double>(dispatcher->queue_length()));
+  to.queue_stalled_seconds.Set(absl::ToDoubleSeconds(dispatcher->StalledFor(absl::Now())));
   const WorkerPool::Stats slots = pool->stats();
   for (const auto& [state, count] : {std::pair<const char*, int>("starting", slots.starting),
                                      {"idle", slots.idle},
@@ -213,6 +227,35 @@ void Server::Parts::RefreshMetrics(Metrics& to) {
     to.store_entries.Add(label).Set(static_cast<double>(tier.entries));
     to.store_failed_writes.Add(label).Set(static_cast<double>(tier.failed_writes));
     to.store_quarantined.Add(label).Set(static_cast<double>(tier.quarantined));
+  }
+}
+
+void Server::Parts::WatchQueue() {
+  const absl::Duration stalled = dispatcher->StalledFor(absl::Now());
+  const bool well = config.stall_seconds == 0 || stalled <= absl::Seconds(config.stall_seconds);
+  absl::MutexLock lock(&health_mu);
+  if (draining || well == serving) return;
+  serving = well;
+  grpc_server->GetHealthCheckService()->SetServingStatus(well);
+  if (well) {
+    spdlog::info("compiles find workers again: health says SERVING");
+  } else {
+    spdlog::error("compiles wait for {} s, and workers that are not busy do not take them: health says NOT_SERVING",
+                  absl::ToInt64Seconds(stalled));
+  }
+}
+
+void Server::Parts::WatchStores() {
+  const absl::Time now = absl::Now();
+  if (now - failed_writes_told < kStoreWarnings) return;
+  for (const StoreStats& tier : store.store->Stats()) {
+    uint64_t& told = failed_writes[TierName(tier)];
+    // What is too large for the memory is on disk, which is no fault.
+    if (TierName(tier) == "memory" || tier.failed_writes == told) continue;
+    spdlog::warn("store: {} writes to {} failed, the last one with: {}", tier.failed_writes - told, TierName(tier),
+                 tier.last_error);
+    told = tier.failed_writes;
+    failed_writes_told = now;
   }
 }
 
@@ -311,8 +354,17 @@ absl::Duration Server::IdleFor() const {
 
 std::string Server::MetricsText() const { return parts_->metrics.Text(); }
 
+void Server::Watch() {
+  parts_->WatchQueue();
+  parts_->WatchStores();
+}
+
 void Server::Drain(absl::Duration limit) {
-  parts_->grpc_server->GetHealthCheckService()->SetServingStatus(false);
+  {
+    absl::MutexLock lock(&parts_->health_mu);
+    parts_->draining = true;
+    parts_->grpc_server->GetHealthCheckService()->SetServingStatus(false);
+  }
   parts_->broker->Drain();
   const bool quiet = parts_->broker->AwaitQuiet(limit);
   spdlog::info(quiet ? "drained" : "compiles that still run are given up");

@@ -13,7 +13,7 @@
 
 namespace stepone::server {
 
-// A running server. Thread-safe.
+// A running server. Thread-safe, but for Watch(): one thread.
 class Server {
  public:
   // Opens the state folder (created with mode 0700), starts workers and listens. kAlreadyExists: another server has the
@@ -30,6 +30,10 @@ class Server {
   // Tells load balancers, refuses new compiles, lets running ones end for up to `limit`, fails the rest with
   // kUnavailable and a delay, and stops. Blocks.
   void Drain(absl::Duration limit);
+
+  // What has to be looked at from time to time; call it about once a second. Health follows whether waiting compiles
+  // find workers (ServerConfig::stall_seconds), and writes that a store could not do get into the log.
+  void Watch();
 
   // How long nobody has asked anything; zero while a call is open or a compile runs.
   absl::Duration IdleFor() const;

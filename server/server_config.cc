@@ -54,6 +54,9 @@ void AddRequestOptions(CLI::App& app, ServerConfig& c) {
   Add(app, "tenant-share", c.tenant_share, "part of the queue that one tenant may fill")->check(CLI::Range(0.0, 1.0));
   Add(app, "queue-timeout-seconds", c.queue_timeout_seconds, "a compile that waits longer is given up")
       ->check(CLI::Range(0.01, 86400.0));
+  Add(app, "stall-seconds", c.stall_seconds,
+      "health says NOT_SERVING when compiles wait so long for workers that are not busy; 0: never")
+      ->check(CLI::Range(0.0, 86400.0));
   Add(app, "grace-seconds", c.grace_seconds, "how long a compile goes on after its last client went away")
       ->check(CLI::Range(0.0, 3600.0));
   Add(app, "failure-ttl-seconds", c.failure_ttl_seconds,

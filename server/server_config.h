@@ -26,6 +26,7 @@ struct ServerConfig {
   int queue_length = 256;
   double tenant_share = 1.0;
   double queue_timeout_seconds = 600;
+  double stall_seconds = 60;  // 0: never
   double grace_seconds = 10;
   double failure_ttl_seconds = 600;
   uint64_t max_request_mb = 256;

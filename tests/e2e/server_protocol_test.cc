@@ -12,7 +12,6 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
 #include "proto/digest.h"
@@ -29,7 +28,9 @@ using testing::Compile;
 using ::testing::ElementsAre;
 using testing::FreshFolder;
 using ::testing::HasSubstr;
+using testing::Health;
 using testing::NewChannel;
+using testing::Reflect;
 using testing::SampleBundle;
 using testing::SampleRequest;
 using testing::ServerUnderTest;
@@ -52,27 +53,6 @@ class ServerProtocolTest : public ::testing::Test {
   std::unique_ptr<ServerUnderTest> server_;
 };
 
-// 1: SERVING, 2: NOT_SERVING (grpc.health.v1); -1: no answer.
-int Health(const std::string& address, const std::string& service) {
-  grpc::GenericStub stub(NewChannel(address));
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  // HealthCheckRequest{service = 1}, written by hand: the message is not among ours.
-  const std::string request = std::string("\x0a") + static_cast<char>(service.size()) + service;
-  const grpc::Slice slice(request);
-  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::ByteBuffer(&slice, 1), &queue);
-  call->StartCall();
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  call->Finish(&response, &status, nullptr);
-  void* tag;
-  bool ok;
-  queue.Next(&tag, &ok);
-  grpc::Slice answer;
-  if (!status.ok() || !response.DumpToSingleSlice(&answer).ok() || answer.size() < 2) return -1;
-  return answer.begin()[1];
-}
-
 TEST_F(ServerProtocolTest, CapabilitiesOverTcpAndUnixSocket) {
   ServerUnderTest& server = Start();
   for (const std::string& address : {server.tcp(), server.unix_socket()}) {
@@ -93,6 +73,19 @@ TEST_F(ServerProtocolTest, CapabilitiesOverTcpAndUnixSocket) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   ASSERT_EQ(stat((folder_ + "/state").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(ServerProtocolTest, ReflectionListsAndDescribesTheService) {
+  ServerUnderTest& server = Start();
+  // ServerReflectionRequest, written by hand: 7 is list_services, 4 is file_containing_symbol.
+  const std::string services = Reflect(server.tcp(), std::string("\x3a\x00", 2));
+  EXPECT_THAT(services, HasSubstr("stepone.v1.CompileService"));
+  EXPECT_THAT(services, HasSubstr("grpc.health.v1.Health"));
+  const std::string file = Reflect(server.tcp(), "\x22\x19stepone.v1.CompileService");
+  EXPECT_THAT(file, HasSubstr("stepone/v1/compile_service.proto"));
+  for (const char* method : {"GetCapabilities", "Find", "Compile", "Attach", "Cancel", "Fetch", "Explain"}) {
+    EXPECT_THAT(file, HasSubstr(method));
+  }
 }
 
 TEST_F(ServerProtocolTest, CompileFindFetchExplain) {

@@ -1,9 +1,14 @@
 // What the service does when its processes and its files suffer. Clients get clean answers, and nothing that was
 // acknowledged is lost.
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -33,6 +38,32 @@ using testing::SampleRequest;
 using testing::ServerUnderTest;
 using testing::StreamResult;
 
+// Mounts a file system of `bytes` on `path`, which this process and its children alone see. False without the right to.
+bool MountSmallDisk(const std::string& path, size_t bytes) {
+  fs::create_directories(path);
+  const std::string ids[] = {"0 " + std::to_string(geteuid()) + " 1", "0 " + std::to_string(getegid()) + " 1"};
+  if (unshare(CLONE_NEWNS) != 0) {
+    // As root of a user namespace of its own, where the system lets users have one.
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/uid_map") << ids[0];
+    std::ofstream("/proc/self/gid_map") << ids[1];
+  }
+  const std::string size = "mode=0700,size=" + std::to_string(bytes);
+  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("tmpfs", path.c_str(), "tmpfs", 0, size.c_str()) == 0;
+}
+
+// Writes until nothing more fits.
+void FillDisk(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+  const std::string block(4096, 'x');
+  while (write(file, block.data(), block.size()) > 0) {
+  }
+  EXPECT_EQ(errno, ENOSPC);
+  close(file);
+}
+
 class ServerFaultTest : public ::testing::Test {
  protected:
   ~ServerFaultTest() override {
@@ -59,6 +90,11 @@ class ServerFaultTest : public ::testing::Test {
     const grpc::Status status = server_->stub()->Find(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response.found() ? response.artifact().SerializeAsString() : "";
+  }
+
+  bool LogHas(const std::string& text) const {
+    std::ifstream log(folder_ + "/server.log");
+    return std::string((std::istreambuf_iterator<char>(log)), {}).find(text) != std::string::npos;
   }
 
   const std::string folder_ = FreshFolder();
@@ -284,6 +320,63 @@ TEST_F(ServerFaultTest, FiftyHardKillsLoseNothingThatWasAcknowledged) {
   Start();
   for (const auto& [elements, artifact] : acknowledged) EXPECT_EQ(Find(SampleRequest(elements)), artifact) << elements;
   EXPECT_GE(acknowledged.size(), promised);
+}
+
+TEST_F(ServerFaultTest, OnAFullDiskTheServiceGoesOnFromMemory) {
+  const std::string state = folder_ + "/state";
+  if (!MountSmallDisk(state, 4 << 20)) GTEST_SKIP() << "no right to mount a small file system here";
+  Start();
+  ASSERT_TRUE(Compile(*server_->stub(), Journalled(1)).status.ok());
+  EXPECT_EQ(server_->Metric("stepone_store_failed_writes{tier=\"disk\"}"), 0);
+
+  FillDisk(state + "/filler");
+  const StreamResult full = Compile(*server_->stub(), Journalled(2));
+  ASSERT_TRUE(full.status.ok()) << full.status.error_message();
+  EXPECT_EQ(full.done->source(), v1::SOURCE_COMPILED);
+  const StreamResult again = Compile(*server_->stub(), Journalled(2));
+  EXPECT_EQ(again.done->source(), v1::SOURCE_MEMORY);
+  EXPECT_EQ(again.done->artifact().SerializeAsString(), full.done->artifact().SerializeAsString());
+  EXPECT_GE(server_->Metric("stepone_store_failed_writes{tier=\"disk\"}"), 1);
+  EXPECT_EQ(testing::Health(server_->tcp(), "stepone.v1.CompileService"), 1);
+  while (!LogHas("writes to disk failed")) absl::SleepFor(absl::Milliseconds(3));
+
+  // With room again the next artifact is kept, without a restart.
+  fs::remove(state + "/filler");
+  const StreamResult kept = Compile(*server_->stub(), Journalled(3));
+  ASSERT_TRUE(kept.status.ok()) << kept.status.error_message();
+  server_->Signal(SIGTERM);
+  ASSERT_EQ(server_->Wait(), 0);
+  Start();
+  EXPECT_EQ(Compile(*server_->stub(), Journalled(3)).done->source(), v1::SOURCE_DISK);
+  EXPECT_EQ(Compile(*server_->stub(), Journalled(2)).done->source(), v1::SOURCE_COMPILED);
+  server_.reset();
+  umount2(state.c_str(), MNT_DETACH);
+}
+
+TEST_F(ServerFaultTest, HealthSaysWhenNoWorkerTakesWhatWaits) {
+  const std::string worker = folder_ + "/worker";
+  fs::copy_file(STEPONE_FAKE_WORKER, worker);
+  server_ = std::make_unique<ServerUnderTest>(STEPONE_SERVER, worker, folder_,
+                                              std::vector<std::string>{"--stall-seconds=0.1"});
+  const auto health = [this] { return testing::Health(server_->tcp(), "stepone.v1.CompileService"); };
+  EXPECT_EQ(health(), 1);
+  EXPECT_EQ(server_->Metric("stepone_queue_stalled_seconds"), 0);
+
+  // The only worker dies, and no other one can be started.
+  fs::rename(worker, worker + ".gone");
+  const std::vector<pid_t> workers = server_->WorkerPids();
+  ASSERT_EQ(workers.size(), 1u);
+  kill(workers[0], SIGKILL);
+  StreamResult result;
+  std::thread client([&] { result = Compile(*server_->stub(), Journalled(1)); });
+  while (health() != 2) absl::SleepFor(absl::Milliseconds(3));
+  EXPECT_GT(server_->Metric("stepone_queue_stalled_seconds"), 0.1);
+
+  fs::rename(worker + ".gone", worker);
+  client.join();
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  while (health() != 1) absl::SleepFor(absl::Milliseconds(3));
+  EXPECT_EQ(server_->Metric("stepone_queue_stalled_seconds"), 0);
 }
 
 TEST_F(ServerFaultTest, DamagedEntriesAreCompiledAgain) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
 
@@ -112,6 +113,23 @@ std::vector<pid_t> ServerUnderTest::WorkerPids() const {
   return pids;
 }
 
+double ServerUnderTest::Metric(const std::string& series) {
+  const std::string log = folder_ + "/server.log";
+  const size_t before = ReadFile(log).size();
+  Signal(SIGUSR1);
+  const std::string key = absl::StrCat("\n", series, " ");
+  while (running()) {
+    const std::string text = ReadFile(log);
+    const size_t found = text.find(key, before);
+    const size_t begin = found + key.size();
+    if (found != std::string::npos && text.find('\n', begin) != std::string::npos)
+      return std::strtod(&text[begin], nullptr);
+    LookAgain();
+  }
+  ADD_FAILURE() << "the server has ended";
+  return 0;
+}
+
 std::unique_ptr<v1::CompileService::Stub> ServerUnderTest::stub() const {
   return v1::CompileService::NewStub(NewChannel(tcp_));
 }
@@ -146,6 +164,52 @@ StreamResult Attach(v1::CompileService::Stub& stub, const v1::AttachRequest& req
   grpc::ClientContext context;
   auto reader = stub.Attach(&context, request);
   return ReadStream(*reader, context, nullptr);
+}
+
+int Health(const std::string& address, const std::string& service) {
+  grpc::GenericStub stub(NewChannel(address));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  // HealthCheckRequest{service = 1}, written by hand: the message is not among ours.
+  const std::string request = std::string("\x0a") + static_cast<char>(service.size()) + service;
+  const grpc::Slice slice(request);
+  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::ByteBuffer(&slice, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag;
+  bool ok;
+  queue.Next(&tag, &ok);
+  grpc::Slice answer;
+  if (!status.ok() || !response.DumpToSingleSlice(&answer).ok() || answer.size() < 2) return -1;
+  return answer.begin()[1];
+}
+
+std::string Reflect(const std::string& address, const std::string& request) {
+  grpc::GenericStub stub(NewChannel(address));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  auto call = stub.PrepareCall(&context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  bool ok = true;
+  const auto finished = [&queue, &ok] {
+    void* tag;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  if (!finished()) return "";
+  const grpc::Slice slice(request);
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  if (!finished()) return "";
+  grpc::ByteBuffer response;
+  call->Read(&response, nullptr);
+  grpc::Slice answer;
+  const bool answered = finished() && response.DumpToSingleSlice(&answer).ok();
+  context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  finished();
+  return answered ? std::string(answer.begin(), answer.end()) : "";
 }
 
 int CountLines(const std::string& path) {

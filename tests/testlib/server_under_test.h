@@ -42,6 +42,8 @@ class ServerUnderTest {
   // SIGKILL to the server alone; waits.
   void KillHard();
   std::vector<pid_t> WorkerPids() const;
+  // A counter or gauge as the server writes it into its log on SIGUSR1; `series` is its name with labels. Waits for it.
+  double Metric(const std::string& series);
   const std::string& tcp() const { return tcp_; }
   std::string unix_socket() const { return "unix:" + folder_ + "/s.sock"; }
   std::string folder(const std::string& name) const { return folder_ + "/state/" + name; }
@@ -65,6 +67,11 @@ StreamResult Compile(v1::CompileService::Stub& stub, const v1::CompileRequest& r
 StreamResult Attach(v1::CompileService::Stub& stub, const v1::AttachRequest& request);
 // The error detail of a call that ended.
 v1::ErrorDetail DetailOf(const grpc::ClientContext& context);
+
+// The answer of the health service (grpc.health.v1) for `service`. 1: SERVING, 2: NOT_SERVING; -1: no answer.
+int Health(const std::string& address, const std::string& service);
+// The bytes that the reflection service answers to the bytes of one request; empty when it does not.
+std::string Reflect(const std::string& address, const std::string& request);
 
 // Waits until a file exists, or until it has `lines` lines.
 void AwaitFile(const std::string& path, int lines = 0);

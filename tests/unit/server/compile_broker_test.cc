@@ -256,6 +256,28 @@ TEST_F(CompileBrokerTest, ManyEqualRequestsAreOneCompile) {
   EXPECT_EQ(metrics_->joins.Value(), 99);
 }
 
+TEST_F(CompileBrokerTest, WaitingIsAStallOnlyWhileAWorkerIsFree) {
+  const auto in_an_hour = [this] { return dispatcher_->StalledFor(absl::Now() + absl::Hours(1)); };
+  EXPECT_EQ(in_an_hour(), absl::ZeroDuration());
+  Call first = Compile(SampleRequest(1));
+  first.reader->Await(v1::CompileEvent::kQueued);
+  EXPECT_GE(in_an_hour(), absl::Hours(1));
+  EXPECT_EQ(dispatcher_->StalledFor(absl::Now() - absl::Hours(1)), absl::ZeroDuration());
+
+  Assignment job = Take();
+  Call second = Compile(SampleRequest(2));
+  second.reader->Await(v1::CompileEvent::kQueued);
+  EXPECT_EQ(in_an_hour(), absl::ZeroDuration()) << "the only worker is busy";
+  const absl::Time before_the_end = absl::Now();
+  job.on_done(Result("object"));
+  EXPECT_GE(in_an_hour(), absl::Hours(1));
+  EXPECT_EQ(dispatcher_->StalledFor(before_the_end), absl::ZeroDuration()) << "a job that ends is progress";
+
+  Take().on_done(Result("object"));
+  second.reader->Done();
+  EXPECT_EQ(in_an_hour(), absl::ZeroDuration());
+}
+
 TEST_F(CompileBrokerTest, TenantsDoNotShare) {
   v1::CompileRequest other = SampleRequest(8);
   other.mutable_context()->set_tenant("u");
