@@ -152,8 +152,8 @@ absl::Status DiskStore::PutLocked(const EntryId& id, const std::string& file, ui
   return absl::OkStatus();
 }
 
-// After a crash at any step there is the old file, the new one, or none, and perhaps a temporary file that the next
-// sweep removes.
+// REQUIRES: the stripe of `id` is held. After a crash at any step there is the old file, the new one, or none, and
+// perhaps a temporary file that the next sweep removes.
 absl::Status DiskStore::Publish(const EntryId& id, const std::string& file) {
   if (absl::Status status = EnsureFolder(id); !status.ok()) return status;
   const std::string folder = FolderOf(id);
@@ -166,6 +166,12 @@ absl::Status DiskStore::Publish(const EntryId& id, const std::string& file) {
     if (status.ok()) status = env_.WriteNewFile(temporary, file);
   }
   if (status.ok()) status = env_.Rename(temporary, PathOf(id));
+  if (absl::IsDataLoss(status)) {
+    // A folder, the one thing that a rename does not replace. Without a row of the index no Get looks there and finds
+    // it.
+    SetAsideLocked(id);
+    status = env_.Rename(temporary, PathOf(id));
+  }
   if (!status.ok()) {
     env_.Remove(temporary).IgnoreError();  // the sweep finds what can't be removed now
     return status;

@@ -75,7 +75,6 @@ class LruIndex {
   const std::list<Item>& order() const { return order_; }
   uint64_t bytes() const { return bytes_; }
   size_t size() const { return places_.size(); }
-  void Reserve(size_t entries) { places_.reserve(entries); }
 
  private:
   std::list<Item> order_;

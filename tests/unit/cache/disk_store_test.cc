@@ -299,6 +299,24 @@ TEST_F(DiskStoreTest, AShardFolderThatVanishesIsMadeAgain) {
   EXPECT_EQ(BytesOf(store->Get(KernelId(1))), "y");
 }
 
+TEST_F(DiskStoreTest, AFolderThatTheIndexDoesNotKnowIsSetAsideByPut) {
+  const EntryId id = KernelId(1);
+  const auto store = Open();
+  store->WaitForSweep();  // from now on what has no row is not looked for
+  std::filesystem::create_directories(PathOf(id));
+  std::ofstream(PathOf(id) + "/inside") << "x";
+  ASSERT_TRUE(absl::IsNotFound(store->Get(id).status()));
+
+  const absl::Status status = store->Put(id, MakeBlob("x"));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(BytesOf(store->Get(id)), "x");
+  const StoreStats stats = store->Stats()[0];
+  EXPECT_EQ(stats.entries, 1u);
+  EXPECT_EQ(stats.quarantined, 1u);
+  EXPECT_EQ(stats.failed_writes, 0u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Root() + "/quarantine"), {}), 1);
+}
+
 TEST_F(DiskStoreTest, QuarantineIsBounded) {
   const auto store = Open();
   for (int i = 0; i < 40; ++i) {
