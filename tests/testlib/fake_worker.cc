@@ -68,7 +68,9 @@ absl::Status Act(const CompileInput& input, CompileObserver& observer) {
   } else if (behaviour == "hang" || (behaviour == "hang_once" && FirstTime(path))) {
     while (true) pause();
   } else if (behaviour == "spin") {
-    for (volatile int i = 0;; i = i + 1) {
+    for (volatile int i = 0;;) {
+      const int next = i + 1;
+      i = next;
     }
   } else if (behaviour == "crash" || (behaviour == "crash_once" && FirstTime(path))) {
     *nowhere = 1;

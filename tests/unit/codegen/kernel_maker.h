@@ -26,8 +26,8 @@ class KernelMaker {
   int32_t In(ir::DType type, int64_t extent) { return Buffer(type, extent, true, false); }
   int32_t Out(ir::DType type, int64_t extent) { return Buffer(type, extent, false, true); }
 
-  void Element() { kernel.stages.push_back({.element = true}); }
-  void Row() { kernel.stages.push_back({.element = false}); }
+  void Element() { kernel.stages.push_back({.element = true, .insts = {}}); }
+  void Row() { kernel.stages.push_back({.element = false, .insts = {}}); }
 
   Id Add(loops::Inst inst);
   Id Load(int32_t buffer, loops::IndexExpr index, Id guard = -1);

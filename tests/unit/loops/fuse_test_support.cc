@@ -99,7 +99,8 @@ void ExpectSameAsGraph(const TestGraph& test, const Program& program) {
   SCOPED_TRACE(ir::Print(test.graph) + Describe(program));
   ASSERT_EQ(program.error, "");
   for (const Step& step : program.steps) {
-    if (const auto* launch = std::get_if<Launch>(&step)) ASSERT_EQ(Verify(launch->kernel), "");
+    const auto* launch = std::get_if<Launch>(&step);
+    ASSERT_EQ(launch == nullptr ? "" : Verify(launch->kernel), "");
   }
   constexpr int64_t kSeed = 1234567;
   const auto expected = testlib::Evaluate(test.graph, test.inputs, kSeed);
