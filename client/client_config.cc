@@ -9,7 +9,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "proto/str_cat.h"
 
@@ -17,6 +19,7 @@ namespace stepone::client {
 namespace {
 
 constexpr size_t kPublicKeyBytes = 32;
+constexpr size_t kMaxJobBytes = 128;
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -51,6 +54,25 @@ std::string DecodeKey(const std::string& text) {
   return absl::Base64Unescape(text, &raw) && raw.size() == kPublicKeyBytes ? raw : "";
 }
 
+// A name that all processes of one run have in common, and no other run, as their launcher tells it; empty when none
+// does. What a name may not hold becomes '-'.
+std::string JobOfLauncher() {
+  // torchrun says "none" when it was given no --rdzv-id; its runs then can't be told apart.
+  std::string job = Variable("TORCHELASTIC_RUN_ID");
+  if (job == "none") job.clear();
+  if (job.empty() && !Variable("SLURM_JOB_ID").empty()) {
+    job = StrCat("slurm-", Variable("SLURM_JOB_ID"), ".", Variable("SLURM_STEP_ID"));
+  }
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "JOBSET_NAME", "VC_JOB_NAME"}) {
+    if (job.empty()) job = Variable(name);
+  }
+  job = job.substr(0, kMaxJobBytes);
+  for (char& c : job) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && !absl::StrContains("_.:@-", c)) c = '-';
+  }
+  return absl::StrReplaceAll(job, {{"..", "--"}});
+}
+
 }  // namespace
 
 absl::StatusOr<ClientConfig> ConfigFromEnvironment() {
@@ -68,6 +90,7 @@ absl::StatusOr<ClientConfig> ConfigFromEnvironment() {
   config.token_file = Variable("STEPONE_TOKEN_FILE");
   config.tenant = Variable("STEPONE_TENANT");
   config.job = Variable("STEPONE_JOB");
+  if (config.job.empty()) config.job = JobOfLauncher();
   config.isa = Variable("STEPONE_ISA");
   if (absl::Status status = ReadNumber("RANK", config.rank); !status.ok()) return status;
   const std::pair<const char*, int64_t*> times[] = {

@@ -168,5 +168,27 @@ TEST(ClientConfigTest, ReadsTheEnvironment) {
   for (const char* name : {"STEPONE_ENDPOINT", "STEPONE_CONNECT_TIMEOUT_MS", "STEPONE_SERVER_ARGS"}) unsetenv(name);
 }
 
+TEST(ClientConfigTest, TheJobIsTheLaunchersUnlessItIsSet) {
+  using Environment = std::vector<std::pair<const char*, const char*>>;
+  const std::vector<std::pair<Environment, std::string>> cases = {
+      {{}, ""},
+      {{{"TORCHELASTIC_RUN_ID", "none"}}, ""},
+      {{{"TORCHELASTIC_RUN_ID", "run 7/a"}}, "run-7-a"},
+      {{{"TORCHELASTIC_RUN_ID", "none"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}}, "slurm-12.3"},
+      {{{"SLURM_JOB_ID", "12"}}, "slurm-12."},
+      {{{"PMIX_NAMESPACE", "prterun@host..1"}}, "prterun@host--1"},
+      {{{"OMPI_MCA_ess_base_jobid", "99"}}, "99"},
+      {{{"JOBSET_NAME", "train"}}, "train"},
+      {{{"STEPONE_JOB", "mine"}, {"SLURM_JOB_ID", "12"}}, "mine"},
+  };
+  for (const auto& [environment, job] : cases) {
+    for (const auto& [name, value] : environment) setenv(name, value, 1);
+    const auto config = ConfigFromEnvironment();
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->job, job);
+    for (const auto& [name, value] : environment) unsetenv(name);
+  }
+}
+
 }  // namespace
 }  // namespace stepone::client
