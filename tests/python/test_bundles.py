@@ -10,7 +10,7 @@ import pytest
 import stepone
 import torch
 import workloads
-from stepone import records
+from stepone import _native, records
 from stepone.bundle import TracedGraph
 from stepone.config import Settings
 from torch import nn
@@ -326,6 +326,24 @@ def test_a_miss_is_explained_by_the_lines_that_differ():
     (difference,) = missed.explain()["differences"]
     assert "input 0: torch.float32 (10,)" in difference["requested"]
     assert "input 0: torch.float32 (" in difference["nearest"] and "(10,)" not in difference["nearest"]
+
+
+@pytest.mark.parametrize("convention, graph_keys, message", [
+    ({"speed": 1}, {}, "speed"),
+    ({"inputs": [{"is_leaf": "perhaps"}]}, {}, "is_leaf"),
+    ({"forward_outputs": -1}, {}, "forward_outputs"),
+    ({"outputs": [{"kind": "OUTPUT_KIND_PICKLE"}]}, {}, "OUTPUT_KIND_PICKLE"),
+    ({"tangents": [{"sizes": [object()]}]}, {}, "not JSON serializable"),
+    ({}, {"forward": "00" * 31}, "graph key of forward is no SHA-256"),
+    ({}, {"inference": "zz" * 32}, "graph key of inference is no SHA-256"),
+    ({}, {"joint": "00" * 32}, "forward, backward and inference"),
+])
+def test_only_what_the_message_can_say_is_told(convention, graph_keys, message):
+    client = _native.Client(_native.Config())
+    with pytest.raises(ValueError, match=message):
+        client.put_bundle(b"trace", convention, graph_keys)
+    assert _native.counters()["bundle_put_failures"] == _native.counters()["bundles_put"] == 0
+    assert client.endpoint == "", "nothing was sent"
 
 
 def test_switched_off_by_the_environment(monkeypatch):
