@@ -34,7 +34,7 @@ struct ClientConfig {
   std::string isa;  // compile for other hardware than this host: "x86-64-v3"; empty: what the host has
 
   int64_t connect_timeout_ms = 5'000;        // until a connection stands; longer helps only over slow networks
-  int64_t request_timeout_ms = 300'000;      // a whole request with all its retries
+  int64_t request_timeout_ms = 300'000;      // a whole request with all its retries, if a step waits for it
   int64_t server_start_timeout_ms = 10'000;  // until a local server that was started answers
 };
 

@@ -18,6 +18,10 @@ constexpr int kMaxAttempts = 10;
 constexpr int kMaxFetchAttempts = 4;
 constexpr size_t kMaxKnownObjects = 4096;
 constexpr size_t kMaxEvents = 1000;
+// What no step waits for is compiled in the kernel's idle class, where it may stand still for long while a trainer uses
+// all cores. A client that went away meanwhile would have it cancelled, and would begin from the start. As the
+// server's.
+constexpr int kLatePatience = 20;
 
 // The service, or the way to it, may do better next time.
 bool IsTransient(const absl::Status& status) {
@@ -29,7 +33,7 @@ absl::Duration RetryAfter(const absl::Status& status) {
 }
 
 absl::Time DeadlineOf(const v1::CompileRequest& request, const ClientConfig& config, absl::Time start) {
-  int64_t limit_ms = config.request_timeout_ms;
+  int64_t limit_ms = config.request_timeout_ms * (request.run_options().blocking_step() ? 1 : kLatePatience);
   if (request.run_options().deadline_ms() > 0) limit_ms = std::min(limit_ms, request.run_options().deadline_ms());
   return start + absl::Milliseconds(limit_ms);
 }

@@ -80,8 +80,8 @@ class CompileClient {
   ~CompileClient();
 
   // Sends `request`, which needs graph and options; who asks, the target and known objects are filled in here unless
-  // they are set. Returns at once. The call ends within config.request_timeout_ms (or run_options.deadline_ms if that
-  // is shorter) with OK or
+  // they are set. Returns at once. The call ends within config.request_timeout_ms, or twenty times that if it is no
+  // run_options.blocking_step, or run_options.deadline_ms if that is shorter, with OK or
   //   kUnavailable         no connection, or the service went away and did not come back
   //   kDeadlineExceeded    the compile took too long; it may be stored when it is asked for again
   //   kPermissionDenied    not signed by a key that this client trusts

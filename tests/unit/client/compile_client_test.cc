@@ -2,6 +2,7 @@
 #include "client/compile_client.h"
 
 #include <sys/stat.h>
+#include <chrono>
 
 #include <cstdlib>
 #include <filesystem>
@@ -230,10 +231,30 @@ TEST_F(CompileClientTest, ASlowServiceMeetsTheDeadline) {
 TEST_F(CompileClientTest, AStreamWithoutAnAnswerIsTriedAgainUntilTheDeadline) {
   service_.on_compile = [](grpc::ServerContext&, const v1::CompileRequest&, EventWriter&) { return grpc::Status::OK; };
   config_.request_timeout_ms = 1000;
-  const auto call = Get();
+  v1::CompileRequest request = Request();
+  request.mutable_run_options()->set_blocking_step(true);
+  const auto call = Get(std::move(request));
   EXPECT_EQ(call->status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(call->status().message()), HasSubstr("without an answer"));
   EXPECT_GT(service_.compiles(), 1);
+}
+
+TEST_F(CompileClientTest, WhatNoStepWaitsForHasLonger) {
+  std::chrono::system_clock::time_point deadline;
+  service_.on_compile = [&](grpc::ServerContext& context, const v1::CompileRequest&, EventWriter&) {
+    deadline = context.deadline();
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "that is all");
+  };
+  config_.request_timeout_ms = 3'600'000;
+  const auto hours = [&](bool blocking) {
+    v1::CompileRequest request = Request();
+    request.mutable_run_options()->set_blocking_step(blocking);
+    const auto before = std::chrono::system_clock::now();
+    EXPECT_EQ(Get(std::move(request))->status().code(), absl::StatusCode::kInvalidArgument);
+    return std::chrono::round<std::chrono::hours>(deadline - before).count();
+  };
+  EXPECT_EQ(hours(true), 1);
+  EXPECT_EQ(hours(false), 20);
 }
 
 TEST_F(CompileClientTest, CancelEndsTheCallAndTellsTheService) {
