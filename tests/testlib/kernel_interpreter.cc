@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "compiler/ir/scalar.h"
@@ -100,7 +101,7 @@ bool Beats(Op op, DType type, Cell value, Cell than) {
 
 class Machine {
  public:
-  Machine(const Kernel& kernel, const std::vector<std::string*>& buffers)
+  Machine(const Kernel& kernel, const std::vector<std::span<char>>& buffers)
       : kernel_(kernel),
         buffers_(buffers),
         values_(kernel.insts.size()),
@@ -116,7 +117,7 @@ class Machine {
     }
     for (size_t b = 0; b < kernel_.buffers.size(); ++b) {
       const int64_t needed = kernel_.buffers[b].extent * ir::ByteSize(kernel_.buffers[b].dtype);
-      if (static_cast<int64_t>(buffers_[b]->size()) < needed) return absl::InternalError("a buffer is too small");
+      if (static_cast<int64_t>(buffers_[b].size()) < needed) return absl::InternalError("a buffer is too small");
     }
     stash_.assign(kernel_.slots.size(), std::vector<Cell>(static_cast<size_t>(columns_)));
     StartPartials();
@@ -182,7 +183,7 @@ class Machine {
       status_ = absl::InternalError(StrCat("leaves buffer b", inst.buffer, " at ", index));
       return nullptr;
     }
-    return buffers_[inst.buffer]->data() + index * ir::ByteSize(inst.type);
+    return buffers_[inst.buffer].data() + index * ir::ByteSize(inst.type);
   }
 
   void Execute(InstId id, bool element) {
@@ -270,13 +271,13 @@ class Machine {
       const Inst& inst = kernel_.insts[id];
       for (size_t i = 0; i < partials_[id].size(); ++i) {
         WriteCell(inst.type, Rounded(inst.type, partials_[id][i]),
-                  buffers_[inst.buffer]->data() + static_cast<int64_t>(i) * ir::ByteSize(inst.type));
+                  buffers_[inst.buffer].data() + static_cast<int64_t>(i) * ir::ByteSize(inst.type));
       }
     }
   }
 
   const Kernel& kernel_;
-  const std::vector<std::string*>& buffers_;
+  const std::vector<std::span<char>>& buffers_;
   std::vector<Cell> values_;
   std::vector<Cell> reductions_;
   std::vector<Best> best_;
@@ -288,16 +289,11 @@ class Machine {
   absl::Status status_;
 };
 
-// The first byte of a buffer's first element.
-struct Place {
-  std::string* storage = nullptr;
-  int64_t offset = 0;
-};
-
 class ProgramRunner {
  public:
-  ProgramRunner(const ir::Graph& graph, const loops::Program& program, const std::vector<Tensor>& inputs, int64_t seed)
-      : graph_(graph), program_(program), inputs_(inputs), seed_(seed) {}
+  ProgramRunner(const ir::Graph& graph, const loops::Program& program, const std::vector<Tensor>& inputs, int64_t seed,
+                const planning::MemoryPlan* plan)
+      : graph_(graph), program_(program), inputs_(inputs), seed_(seed), plan_(plan) {}
 
   absl::StatusOr<std::vector<Tensor>> Run() {
     if (!program_.error.empty()) return absl::InternalError(program_.error);
@@ -313,8 +309,7 @@ class ProgramRunner {
         continue;
       }
       const ir::TensorType& type = program_.buffers[output.buffer].type;
-      const Place place = Find(output.buffer);
-      outputs.push_back(FromBytes(type.dtype, type.sizes, type.strides, place.storage->data() + place.offset));
+      outputs.push_back(FromBytes(type.dtype, type.sizes, type.strides, Find(output.buffer).data()));
     }
     return outputs;
   }
@@ -322,6 +317,8 @@ class ProgramRunner {
  private:
   void MakeStorage() {
     storage_.resize(program_.buffers.size());
+    memory_.resize(program_.buffers.size());
+    if (plan_ != nullptr) arena_.assign(static_cast<size_t>(plan_->arena_bytes), '\xee');
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       const loops::Buffer& buffer = program_.buffers[b];
       const size_t bytes = static_cast<size_t>(ir::StorageExtent(buffer.type) * ir::ByteSize(buffer.type.dtype));
@@ -334,35 +331,42 @@ class ProgramRunner {
           break;
         case loops::Buffer::Kind::kTemporary:
         case loops::Buffer::Kind::kExtern:
+          if (plan_ != nullptr && plan_->placements[b].home == planning::Home::kArena) {
+            memory_[b] = std::span<char>(arena_).subspan(static_cast<size_t>(plan_->placements[b].offset_bytes), bytes);
+            continue;
+          }
           storage_[b].assign(bytes, '\xee');
           break;
         case loops::Buffer::Kind::kView:
           break;
       }
+      memory_[b] = storage_[b];
     }
   }
 
-  Place Find(loops::BufferId id) {
+  // From the buffer's first element to the end of the memory that it is in.
+  std::span<char> Find(loops::BufferId id) {
     int64_t offset = 0;
     while (program_.buffers[id].kind == loops::Buffer::Kind::kView) {
       offset += program_.buffers[id].offset * ir::ByteSize(program_.buffers[id].type.dtype);
       id = program_.buffers[id].base;
     }
-    return Place{&storage_[id], offset};
+    return memory_[id].subspan(static_cast<size_t>(offset));
   }
 
   absl::Status RunStep(const loops::Step& step) {
     if (const auto* draw = std::get_if<loops::DrawSeed>(&step)) {
-      std::memcpy(storage_[draw->buffer].data(), &seed_, sizeof(seed_));
+      std::memcpy(Find(draw->buffer).data(), &seed_, sizeof(seed_));
       return absl::OkStatus();
     }
     const auto* launch = std::get_if<loops::Launch>(&step);
     if (launch == nullptr) return absl::UnimplementedError("extern call");
-    std::vector<std::string*> buffers;
+    std::vector<std::span<char>> buffers;
     for (loops::BufferId id : launch->buffers) {
-      const Place place = Find(id);
-      if (place.offset != 0) return absl::InternalError("a kernel's argument is a view with an offset");
-      buffers.push_back(place.storage);
+      buffers.push_back(Find(id));
+      if (buffers.back().data() != memory_[planning::RootOf(program_, id)].data()) {
+        return absl::InternalError("a kernel's argument is a view with an offset");
+      }
     }
     absl::Status status = RunKernel(launch->kernel, buffers);
     if (status.ok() || status.code() != absl::StatusCode::kInternal) return status;
@@ -373,18 +377,22 @@ class ProgramRunner {
   const loops::Program& program_;
   const std::vector<Tensor>& inputs_;
   int64_t seed_;
-  std::vector<std::string> storage_;
+  const planning::MemoryPlan* plan_;
+  std::vector<std::string> storage_;  // of buffers that have memory of their own
+  std::string arena_;
+  std::vector<std::span<char>> memory_;  // per buffer
 };
 
 }  // namespace
 
-absl::Status RunKernel(const Kernel& kernel, const std::vector<std::string*>& buffers) {
+absl::Status RunKernel(const Kernel& kernel, const std::vector<std::span<char>>& buffers) {
   return Machine(kernel, buffers).Run();
 }
 
 absl::StatusOr<std::vector<Tensor>> RunProgram(const ir::Graph& graph, const loops::Program& program,
-                                               const std::vector<Tensor>& inputs, int64_t seed) {
-  return ProgramRunner(graph, program, inputs, seed).Run();
+                                               const std::vector<Tensor>& inputs, int64_t seed,
+                                               const planning::MemoryPlan* plan) {
+  return ProgramRunner(graph, program, inputs, seed, plan).Run();
 }
 
 }  // namespace stepone::testlib

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "compiler/build/build_cpu.h"
 #include "gtest/gtest.h"
@@ -180,9 +181,8 @@ std::string RandomElements(DType type, int64_t count, uint32_t seed) {
 void ExpectLikeInterpreter(const loops::Kernel& kernel, const std::vector<std::string>& buffers,
                            const Tolerance& tolerance) {
   std::vector<std::string> expected = buffers;
-  std::vector<std::string*> pointers;
-  for (std::string& bytes : expected) pointers.push_back(&bytes);
-  const absl::Status interpreted = testlib::RunKernel(kernel, pointers);
+  const absl::Status interpreted =
+      testlib::RunKernel(kernel, std::vector<std::span<char>>(expected.begin(), expected.end()));
   const int32_t expected_status = interpreted.ok() ? 0 : absl::IsOutOfRange(interpreted) ? 1 : 2;
   ASSERT_FALSE(absl::IsInternal(interpreted)) << interpreted << "\n" << loops::ToString(kernel);
   for (int64_t vector_bytes : {16, 32, 64}) {

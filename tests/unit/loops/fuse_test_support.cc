@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
+#include "compiler/planning/plan_memory.h"
 #include "gtest/gtest.h"
 #include "proto/str_cat.h"
 #include "tests/testlib/kernel_interpreter.h"
@@ -93,6 +95,26 @@ void ExpectNear(const Tensor& expected, const Tensor& actual, size_t output) {
   }
 }
 
+bool SameBits(const Tensor& a, const Tensor& b) {
+  return a.integers == b.integers && a.reals.size() == b.reals.size() &&
+         std::memcmp(a.reals.data(), b.reals.data(), a.reals.size() * sizeof(double)) == 0;
+}
+
+// Temporaries that share the arena as planned, in place of each other or not, change no bit.
+void ExpectSameInArena(const TestGraph& test, const Program& program, int64_t seed,
+                       const std::vector<Tensor>& expected) {
+  int64_t apart_bytes = 0;
+  for (bool in_place : {false, true}) {
+    SCOPED_TRACE(in_place ? "in place" : "not in place");
+    const planning::MemoryPlan plan = planning::PlanMemory(test.graph, program, {.in_place = in_place});
+    if (!in_place) apart_bytes = plan.arena_bytes;
+    EXPECT_LE(plan.arena_bytes, apart_bytes);
+    const auto actual = testlib::RunProgram(test.graph, program, test.inputs, seed, &plan);
+    ASSERT_TRUE(actual.ok()) << actual.status().message();
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(SameBits(expected[i], (*actual)[i])) << "output " << i;
+  }
+}
+
 }  // namespace
 
 void ExpectSameAsGraph(const TestGraph& test, const Program& program) {
@@ -112,6 +134,12 @@ void ExpectSameAsGraph(const TestGraph& test, const Program& program) {
   ASSERT_TRUE(actual.ok()) << actual.status().message();
   ASSERT_EQ(actual->size(), expected->size());
   for (size_t i = 0; i < expected->size(); ++i) ExpectNear((*expected)[i], (*actual)[i], i);
+  ExpectSameInArena(test, program, kSeed, *actual);
+}
+
+int WrittenInPlace(const TestGraph& test, const Program& program) {
+  const std::vector<BufferId> in_place_of = planning::PlanMemory(test.graph, program).in_place_of;
+  return static_cast<int>(std::count_if(in_place_of.begin(), in_place_of.end(), [](BufferId b) { return b >= 0; }));
 }
 
 Program FuseAndCheck(const TestGraph& test) {

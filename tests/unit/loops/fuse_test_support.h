@@ -39,8 +39,12 @@ class TestGraph {
 int Launches(const Program& program);
 std::string Describe(const Program& program);
 
-// Every kernel passes Verify, and the program gives what Evaluate gives (or the same error).
+// Every kernel passes Verify, and the program gives what Evaluate gives (or the same error), whether temporaries have
+// memory of their own or share the planned arena.
 void ExpectSameAsGraph(const TestGraph& test, const Program& program);
+
+// Number of temporaries that the memory plan puts in the place of another one.
+int WrittenInPlace(const TestGraph& test, const Program& program);
 
 // Fuses with and without fusion, checks both, and returns the fused one.
 Program FuseAndCheck(const TestGraph& test);

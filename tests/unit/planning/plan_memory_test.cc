@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/codegen/kernel_maker.h"
+
 namespace stepone::planning {
 namespace {
 
@@ -33,6 +35,23 @@ class ProgramBuilder {
   void Launch(std::vector<BufferId> buffers) {
     loops::Launch launch;
     launch.buffers = std::move(buffers);
+    launch.kernel.buffers.resize(launch.buffers.size());
+    program.steps.push_back(std::move(launch));
+  }
+  // Each of `outs` is the tanh of `in`, element by element.
+  void Tanh(BufferId in, const std::vector<BufferId>& outs) {
+    const int64_t elements = program.buffers[in].type.sizes[0];
+    codegen::KernelMaker make({elements}, 0, 0);
+    loops::Launch launch;
+    launch.buffers = {in};
+    make.In(ir::DType::kFloat32, elements);
+    make.Element();
+    const codegen::Id y = make.Op(ir::Op::kTanh, {make.Load(0, codegen::Index({1}))});
+    for (BufferId out : outs) {
+      launch.buffers.push_back(out);
+      make.Store(make.Out(ir::DType::kFloat32, elements), codegen::Index({1}), y);
+    }
+    launch.kernel = make.kernel;
     program.steps.push_back(std::move(launch));
   }
   void Call(const std::string& op, std::vector<BufferId> operands, std::vector<BufferId> results,
@@ -49,7 +68,7 @@ class ProgramBuilder {
     program.steps.push_back(loops::ExternCall{node, std::move(operands), std::move(results)});
   }
   void Output(BufferId buffer) { program.outputs.push_back({buffer, std::nullopt}); }
-  MemoryPlan Plan() { return PlanMemory(graph, program); }
+  MemoryPlan Plan(bool in_place = true) { return PlanMemory(graph, program, {.in_place = in_place}); }
 
   ir::Graph graph;
   loops::Program program;
@@ -138,6 +157,49 @@ TEST(PlanMemoryTest, TransposedProductIsLeftToTheOp) {
   b.Call("aten.mm.default", {x, x}, {product});
   b.Launch({product});
   EXPECT_EQ(b.Plan().out_overload[0], "");
+}
+
+TEST(PlanMemoryTest, KernelsWriteInPlaceOfWhatDies) {
+  ProgramBuilder b;
+  const BufferId in = b.Add(Buffer::Kind::kInput, 64);
+  const BufferId x = b.Temporary(64), y = b.Temporary(64), z = b.Temporary(64), out = b.Temporary(64);
+  b.Tanh(in, {x});
+  b.Tanh(x, {y});
+  b.Tanh(y, {z});
+  b.Tanh(z, {out});
+  b.Output(out);
+  const MemoryPlan plan = b.Plan();
+  EXPECT_THAT(plan.in_place_of, ElementsAre(-1, -1, x, y, -1)) << "neither inputs nor outputs";
+  EXPECT_EQ(plan.arena_bytes, 256);
+  EXPECT_EQ(plan.placements[x].offset_bytes, plan.placements[z].offset_bytes);
+  EXPECT_EQ(b.Plan(/*in_place=*/false).arena_bytes, 512);
+}
+
+TEST(PlanMemoryTest, NothingIsWrittenInPlaceOfWhatIsStillNeeded) {
+  ProgramBuilder b;
+  const BufferId x = b.Temporary(64), y = b.Temporary(64), seen = b.Temporary(64), z = b.Temporary(64);
+  const BufferId view = b.Add(Buffer::Kind::kView, 32, x);
+  const BufferId alias = b.Add(Buffer::Kind::kExtern, 64);
+  b.Launch({x});
+  b.Tanh(x, {y});
+  b.Launch({view});
+  b.Launch({seen});
+  b.Call("aten.diagonal.default", {seen}, {alias}, {0});
+  b.Tanh(seen, {z});
+  b.Launch({y, z});
+  EXPECT_THAT(b.Plan().in_place_of, ::testing::Each(-1)) << "x is read through its view, `seen` has another name";
+}
+
+TEST(PlanMemoryTest, OneResultTakesAnOperandsPlace) {
+  ProgramBuilder b;
+  const BufferId x = b.Temporary(64), y = b.Temporary(64), z = b.Temporary(64);
+  b.Launch({x});
+  b.Tanh(x, {y, z});
+  b.Launch({y, z});
+  const MemoryPlan plan = b.Plan();
+  EXPECT_EQ((plan.in_place_of[y] == x) + (plan.in_place_of[z] == x), 1);
+  EXPECT_EQ(plan.arena_bytes, 512);
+  EXPECT_NE(plan.placements[y].offset_bytes, plan.placements[z].offset_bytes);
 }
 
 // Random lives: whatever the placement, buffers that are alive together never overlap, all is aligned, and the arena is
