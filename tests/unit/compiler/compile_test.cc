@@ -66,6 +66,20 @@ v1::Argument& AddArgument(v1::Node& node, const std::string& name) {
   return argument;
 }
 
+// Appends a call with tensors [64, 64] and returns its result.
+uint32_t AddCall(v1::Graph& graph, const std::string& name, const std::string& op,
+                 const std::vector<std::pair<std::string, uint32_t>>& args, std::vector<int64_t> sizes = {64, 64}) {
+  v1::Node& node = *graph.add_nodes();
+  node.set_name(name);
+  node.set_op(op);
+  for (const auto& [parameter, value] : args) AddArgument(node, parameter).set_value(value);
+  if (op == "aten.add.Tensor") AddArgument(node, "alpha").mutable_int_value()->set_value(1);
+  const uint32_t result = AddTensor(graph, std::move(sizes));
+  node.add_results(result + 1);
+  node.add_result_aliases(0);
+  return result;
+}
+
 // out = tanh(a) * b + (a @ b), all [64, 64]
 v1::Graph SmallGraph() {
   v1::Graph graph;
@@ -73,22 +87,10 @@ v1::Graph SmallGraph() {
   const uint32_t a = AddTensor(graph, {64, 64}), b = AddTensor(graph, {64, 64});
   graph.add_inputs(a);
   graph.add_inputs(b);
-  const auto call = [&](const std::string& name, const std::string& op,
-                        std::vector<std::pair<std::string, uint32_t>> args) {
-    v1::Node& node = *graph.add_nodes();
-    node.set_name(name);
-    node.set_op(op);
-    for (const auto& [parameter, value] : args) AddArgument(node, parameter).set_value(value);
-    if (op == "aten.add.Tensor") AddArgument(node, "alpha").mutable_int_value()->set_value(1);
-    const uint32_t result = AddTensor(graph, {64, 64});
-    node.add_results(result + 1);
-    node.add_result_aliases(0);
-    return result;
-  };
-  const uint32_t tanh = call("tanh", "aten.tanh.default", {{"self", a}});
-  const uint32_t product = call("mul", "aten.mul.Tensor", {{"self", tanh}, {"other", b}});
-  const uint32_t matrix = call("mm", "aten.mm.default", {{"self", a}, {"mat2", b}});
-  const uint32_t sum = call("add", "aten.add.Tensor", {{"self", product}, {"other", matrix}});
+  const uint32_t tanh = AddCall(graph, "tanh", "aten.tanh.default", {{"self", a}});
+  const uint32_t product = AddCall(graph, "mul", "aten.mul.Tensor", {{"self", tanh}, {"other", b}});
+  const uint32_t matrix = AddCall(graph, "mm", "aten.mm.default", {{"self", a}, {"mat2", b}});
+  const uint32_t sum = AddCall(graph, "add", "aten.add.Tensor", {{"self", product}, {"other", matrix}});
   graph.add_outputs()->set_value(sum);
   return graph;
 }
@@ -131,6 +133,48 @@ TEST(CompileTest, FusesWhatIsNoMatrixProduct) {
   EXPECT_EQ(manifest.arena_bytes(), 64u * 64 * 4);
   EXPECT_EQ(manifest.compiler_fingerprint(), Fingerprint());
   EXPECT_THAT(listener.stages, ElementsAre("import", "passes", "fuse", "codegen", "build", "package"));
+}
+
+v1::CompileReport ReportOf(const v1::Graph& graph) {
+  MapCache cache;
+  Listener listener;
+  const auto result = Compile(InputFor(graph), cache, listener);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? result->manifest.report() : v1::CompileReport();
+}
+
+// sum(gelu(a + 1)): one kernel.
+TEST(CompileTest, ReportCountsOpsThatFoldIntoOthers) {
+  v1::Graph graph;
+  graph.set_role(v1::ROLE_FORWARD);
+  const uint32_t a = AddTensor(graph, {64, 64});
+  graph.add_inputs(a);
+  const uint32_t next = AddCall(graph, "add", "aten.add.Tensor", {{"self", a}});
+  AddArgument(*graph.mutable_nodes(0), "other").mutable_int_value()->set_value(1);
+  const uint32_t gelu = AddCall(graph, "gelu", "aten.gelu.default", {{"self", next}});
+  const uint32_t sum = AddCall(graph, "sum", "aten.sum.default", {{"self", gelu}}, {});
+  graph.add_outputs()->set_value(sum);
+  const v1::CompileReport report = ReportOf(graph);
+  EXPECT_EQ(report.graph_ops(), 3);
+  EXPECT_EQ(report.fused_ops(), 3);
+}
+
+// (tanh(a) * tanh(a)) * 1 + a @ a: one tanh and no product with 1 are left, and still both were wanted.
+TEST(CompileTest, ReportCountsOpsThatAreMergedOrDropped) {
+  v1::Graph graph;
+  graph.set_role(v1::ROLE_FORWARD);
+  const uint32_t a = AddTensor(graph, {64, 64});
+  graph.add_inputs(a);
+  const uint32_t x = AddCall(graph, "tanh", "aten.tanh.default", {{"self", a}});
+  const uint32_t y = AddCall(graph, "tanh_1", "aten.tanh.default", {{"self", a}});
+  const uint32_t square = AddCall(graph, "mul", "aten.mul.Tensor", {{"self", x}, {"other", y}});
+  const uint32_t same = AddCall(graph, "mul_1", "aten.mul.Tensor", {{"self", square}});
+  AddArgument(*graph.mutable_nodes(3), "other").mutable_int_value()->set_value(1);
+  const uint32_t matrix = AddCall(graph, "mm", "aten.mm.default", {{"self", a}, {"mat2", a}});
+  graph.add_outputs()->set_value(AddCall(graph, "add", "aten.add.Tensor", {{"self", same}, {"other", matrix}}));
+  const v1::CompileReport report = ReportOf(graph);
+  EXPECT_EQ(report.graph_ops(), 6);
+  EXPECT_EQ(report.fused_ops(), 5);
 }
 
 TEST(CompileTest, SameInputSameBytesWhateverTheThreadsAndTheCache) {
