@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/planning/plan_memory.h"
 #include "proto/str_cat.h"
 
 namespace stepone {
@@ -32,8 +31,8 @@ std::string_view NameOf(planning::Home home) {
 
 class Printer {
  public:
-  Printer(const ir::Graph& graph, const loops::Program& program, std::ostream& out)
-      : graph_(graph), program_(program), memory_(planning::PlanMemory(graph, program)), out_(out) {}
+  Printer(const ir::Graph& graph, const loops::Program& program, const planning::MemoryPlan& memory, std::ostream& out)
+      : graph_(graph), program_(program), memory_(memory), out_(out) {}
 
   absl::Status Run(ProgramDetail detail, const codegen::CpuTarget& target) {
     out_ << "# " << program_.steps.size() << " steps, arena of " << memory_.arena_bytes << " bytes\n";
@@ -55,7 +54,9 @@ class Printer {
   std::string Describe(loops::BufferId buffer) const {
     if (buffer < 0) return "none";
     const loops::Buffer& b = program_.buffers[buffer];
-    return StrCat("b", buffer, " ", NameOf(memory_.placements[buffer].home), " ", ir::ToString(b.type));
+    const loops::BufferId replaced = memory_.in_place_of[buffer];
+    return StrCat("b", buffer, " ", NameOf(memory_.placements[buffer].home), " ", ir::ToString(b.type),
+                  replaced < 0 ? "" : StrCat(" in place of b", replaced));
   }
 
   std::string List(const std::vector<loops::BufferId>& buffers) const {
@@ -82,15 +83,15 @@ class Printer {
 
   const ir::Graph& graph_;
   const loops::Program& program_;
-  const planning::MemoryPlan memory_;
+  const planning::MemoryPlan& memory_;
   std::ostream& out_;
 };
 
 }  // namespace
 
-absl::Status PrintProgram(const ir::Graph& graph, const loops::Program& program, ProgramDetail detail,
-                          const codegen::CpuTarget& target, std::ostream& out) {
-  return Printer(graph, program, out).Run(detail, target);
+absl::Status PrintProgram(const ir::Graph& graph, const loops::Program& program, const planning::MemoryPlan& memory,
+                          ProgramDetail detail, const codegen::CpuTarget& target, std::ostream& out) {
+  return Printer(graph, program, memory, out).Run(detail, target);
 }
 
 }  // namespace stepone

@@ -1,4 +1,5 @@
 // stepone-opt: shows what the compiler's passes make of a graph.
+#include <chrono>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include "compiler/ir/verifier.h"
 #include "compiler/loops/program.h"
 #include "compiler/pipeline.h"
+#include "compiler/planning/plan_memory.h"
 #include "compiler/tools/print_program.h"
 #include "proto/status.h"
 #include "proto/str_cat.h"
@@ -33,6 +35,7 @@ struct Options {
   bool fallback_random = false;
   std::string show = "graph";  // graph, program, kernels, source
   bool disable_fusion = false;
+  bool no_in_place = false;
 };
 
 absl::StatusOr<std::string> ReadInput(const std::string& path) {
@@ -78,12 +81,21 @@ absl::StatusOr<std::vector<passes::Pass>> ChosenPasses(const Options& options) {
 absl::Status ShowProgram(const ir::Graph& graph, const Options& options) {
   loops::FuseOptions fuse;
   fuse.disable_fusion = options.disable_fusion;
+  const auto start = std::chrono::steady_clock::now();
   const loops::Program program = loops::Fuse(graph, fuse);
   if (!program.error.empty()) return absl::InternalError(StrCat("fusion: ", program.error));
+  const auto fused = std::chrono::steady_clock::now();
+  const planning::MemoryPlan memory = planning::PlanMemory(graph, program, {.in_place = !options.no_in_place});
+  if (options.time) {
+    using Milliseconds = std::chrono::duration<double, std::milli>;
+    std::cerr << "fuse: " << Milliseconds(fused - start).count() << " ms, " << program.steps.size() << " steps\n"
+              << "plan_memory: " << Milliseconds(std::chrono::steady_clock::now() - fused).count() << " ms, "
+              << program.buffers.size() << " buffers\n";
+  }
   const ProgramDetail detail = options.show == "kernels"  ? ProgramDetail::kKernels
                                : options.show == "source" ? ProgramDetail::kSource
                                                           : ProgramDetail::kSteps;
-  return PrintProgram(graph, program, detail, codegen::CpuTarget(), std::cout);
+  return PrintProgram(graph, program, memory, detail, codegen::CpuTarget(), std::cout);
 }
 
 absl::Status Run(const Options& options) {
@@ -140,7 +152,9 @@ int main(int argc, char** argv) {
   app.add_flag("--list-passes", options.list_passes, "print the pipeline's passes and why each stands where it does");
   app.add_flag("--print-after", options.print_after, "print the graph after each pass that changed it");
   app.add_flag("--raw-ids", options.raw_ids, "the graph's own value ids, which stay the same from pass to pass");
-  app.add_flag("--time", options.time, "milliseconds and nodes of each pass, to the standard error");
+  app.add_flag("--time", options.time,
+               "milliseconds and nodes of each pass (with --show: and of fusion and planning), to the standard\n"
+               "error");
   app.add_flag("--fallback-random", options.fallback_random, "calls that draw random numbers stay calls");
   app.add_option("--show", options.show,
                  "what to print at the end: the graph, the steps it is cut into, those with their\n"
@@ -148,6 +162,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"graph", "program", "kernels", "source"}))
       ->capture_default_str();
   app.add_flag("--disable-fusion", options.disable_fusion, "one kernel per op");
+  app.add_flag("--no-in-place", options.no_in_place, "no temporary is written in the place of another one");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = stepone::Run(options);
   if (status.ok()) return 0;
