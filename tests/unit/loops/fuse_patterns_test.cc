@@ -303,6 +303,20 @@ TEST(FusePatternsTest, SliceBackwardIsOneKernelWithGuards) {
   EXPECT_EQ(Launches(FuseAndCheck(t)), 1);
 }
 
+// What is read in place of padding is 0, which must not be divided by.
+TEST(FusePatternsTest, DivisionOfIntegersBesidePaddingIsNoError) {
+  for (Op op : {Op::kFloorDiv, Op::kTruncDiv, Op::kRemainder, Op::kFmod}) {
+    TestGraph t;
+    const Expr a = t.Input(DType::kInt64, {3, 11}, -9, 9), b = t.Input(DType::kInt64, {3, 11}, 1, 5);
+    const Expr quotient = ir::Binary(op, a, b);
+    const Expr sum = a + b;
+    t.Output(ir::Pad(quotient, {1, 2}, {0, 5}, 4.0));
+    t.Output(ir::Concat({sum, quotient, ir::Slice(sum, 1, 0, 5)}, 1));
+    t.Output(ir::Pad(ir::Pad(quotient, {0, 3}, {2, 0}, 0.0) + 1.0, {1, 1}, {1, 1}, 0.0));
+    FuseAndCheck(t);
+  }
+}
+
 TEST(FusePatternsTest, CopiesToOtherStridesAreStores) {
   TestGraph t;
   const Expr x = t.Input(kF32, {4, 8, 3, 5});
