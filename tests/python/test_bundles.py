@@ -235,6 +235,33 @@ def test_a_bundle_that_does_not_fit_is_refused(monkeypatch):
     assert_identical(want, got)
 
 
+@pytest.mark.parametrize("part", ["trace_text", "metadata_of", "describe"])
+def test_a_fault_of_the_client_takes_the_way_through_autograd(part, monkeypatch):
+    def step(compile):
+        torch.manual_seed(0)
+        x = torch.randn(8, requires_grad=True)
+        compile(lambda x: x.sinh().sum())(x).backward()
+        return [x.grad]
+
+    want, _ = compiled_once(step, bundles=False)
+    if part == "metadata_of":   # reached by a hit alone
+        compiled_once(step)
+
+    def broken(*args):
+        raise AttributeError("torch has changed")
+
+    monkeypatch.setattr(stepone.bundle, part, broken)
+    # Other options than any test before, for the part that a miss alone reaches.
+    options = {"deterministic": True} if part == "describe" else {}
+    torch._dynamo.reset()
+    records.reset()
+    got = step(lambda function: torch.compile(function, backend="stepone", options=options))
+    counters = stepone.counters()
+    assert counters["bundle.fault in the client"] == 1 and "bundle.hit" not in counters
+    assert counters["eager_calls"] == 0 and counters["kernel_launches"] > 0
+    assert_identical(want, got)
+
+
 def _captured(function, *inputs):
     """What Dynamo captures of `function`: the graph and its inputs."""
     graphs = []

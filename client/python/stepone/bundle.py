@@ -2,6 +2,7 @@
 next process gets forward, backward and the way to call them without tracing anything again.
 """
 
+import contextlib
 import threading
 import time
 
@@ -36,19 +37,17 @@ class TracedGraph:
         if not settings.bundles:
             return
         started = time.perf_counter()
-        try:
+        with _without_bundle_on_failure():
             if _has_foreign_context():
                 raise Untraceable("compiled autograd, DDP's optimizer or nested compilation")
             self.trace = trace_text(gm, example_inputs)
-        except Untraceable as error:
-            _not_bundled(error)
         self._trace_ms = (time.perf_counter() - started) * 1e3
 
     def find(self):
         """What the graph compiles to, ready to be called; None when the service does not know it."""
         if self.trace is None:
             return None
-        try:
+        with _without_bundle_on_failure():
             started = time.perf_counter()
             service = connect(self._settings.endpoint, self._settings.tenant)
             bundle = service.find_bundle(self.trace, self._settings)
@@ -62,13 +61,9 @@ class TracedGraph:
             first.trace_ms = self._trace_ms
             first.wait_ms = (found - started) * 1e3
             first.load_ms = (time.perf_counter() - found) * 1e3
-        except StepOneError as error:
-            # The same service will be asked to compile in a moment, and says then what is wrong with it.
-            records.count(f"bundle.{error.code}")
-            records.log.debug("stepone: bundle look-up failed: %s", error)
-            return None
-        records.count("bundle.hit")
-        return function
+            records.count("bundle.hit")
+            return function
+        return None
 
     def explain(self) -> dict:
         """How the graph's text differs from the nearest stored one. StepOneError when nobody answers."""
@@ -89,16 +84,13 @@ class TracedGraph:
             return
         forward = self._graphs.get("forward") or self._graphs.get("inference")
         backward = self._graphs.get("backward")
-        try:
+        with _without_bundle_on_failure():
             self._convention = describe(
                 self.metadata, len(_placeholders(self._gm)), len(forward.outputs()),
                 None if backward is None else backward.outputs(),
                 None if backward is None else gradient_sources.by_gradient)
-        except Untraceable as error:
-            _not_bundled(error)
-            return
-        for graph in self._graphs.values():
-            graph.when_compiled(self._put_when_complete)
+            for graph in self._graphs.values():
+                graph.when_compiled(self._put_when_complete)
 
     def _put_when_complete(self):
         with self._lock:
@@ -106,12 +98,9 @@ class TracedGraph:
             if self._convention is None or not all(keys.values()):
                 return
             convention, self._convention = self._convention, None
-        try:
+        with _without_bundle_on_failure():
             client = connect(self._settings.endpoint, self._settings.tenant).client
             client.put_bundle(self.trace, convention, keys, **request_options(self._settings))
-        except (StepOneError, ValueError) as error:
-            records.count("bundle.not stored")
-            records.log.debug("stepone: bundle not stored: %s", error)
 
 
 class _Hit:
@@ -208,6 +197,18 @@ def _has_foreign_context():
             or context is not None and (context.ddp_optimizer_ctx is not None or context.fakify_first_call))
 
 
-def _not_bundled(error):
-    records.count(f"not bundled.{error.reason}")
-    records.log.debug("stepone: a graph goes through AOTAutograd each time: %s", error.reason)
+@contextlib.contextmanager
+def _without_bundle_on_failure():
+    """Whatever goes wrong with a bundle, the graph still has the way through AOTAutograd."""
+    try:
+        yield
+    except Untraceable as error:
+        records.count(f"not bundled.{error.reason}")
+        records.log.debug("stepone: a graph goes through AOTAutograd each time: %s", error.reason)
+    except StepOneError as error:
+        # The same service will be asked to compile in a moment, and says then what is wrong with it.
+        records.count(f"bundle.{error.code}")
+        records.log.debug("stepone: no bundle: %s", error)
+    except Exception:   # a fault of ours must not end a training
+        records.count("bundle.fault in the client")
+        records.log.debug("stepone: no bundle", exc_info=True)

@@ -19,6 +19,14 @@ _OUTPUT_KINDS = {
     OutputType.unsafe_view_alias: "OUTPUT_KIND_UNSAFE_VIEW_ALIAS",
     OutputType.custom_function_view: "OUTPUT_KIND_CUSTOM_FUNCTION_VIEW",
 }
+
+
+def _name(memory_format):
+    return str(memory_format).removeprefix("torch.")
+
+
+_MEMORY_FORMATS = {_name(memory_format): memory_format for memory_format in (
+    torch.contiguous_format, torch.channels_last, torch.channels_last_3d, torch.preserve_format)}
 _OUTPUT_TYPES = {kind: output_type for output_type, kind in _OUTPUT_KINDS.items()}
 
 
@@ -112,7 +120,7 @@ def _tangent(meta):
     if layout is None:
         raise Untraceable("a tangent of unknown layout")
     if layout.memory_format is not None:
-        return {"memory_format": str(layout.memory_format).removeprefix("torch.")}
+        return {"memory_format": _name(layout.memory_format)}
     return {"sizes": list(layout.size), "strides": list(layout.stride)}
 
 
@@ -160,7 +168,7 @@ def metadata_of(convention: dict) -> ViewAndMutationMeta:
 def _tangent_meta(position, tangent):
     name = tangent["memory_format"]
     if name:
-        layout = MemoryFormatMeta(memory_format=getattr(torch, name))
+        layout = MemoryFormatMeta(memory_format=_MEMORY_FORMATS[name])
     else:
         layout = MemoryFormatMeta(size=torch.Size(map(int, tangent["sizes"])),
                                   stride=tuple(map(int, tangent["strides"])))

@@ -36,7 +36,6 @@ class Service:
             self._is_patient = ended
         return ended
 
-
     def find_bundle(self, trace: bytes, settings: Settings):
         """The bundle of a captured graph, or None. Asks no service that was silent when it was last waited for."""
         with self._lock:
