@@ -8,17 +8,17 @@
 namespace stepone::server {
 namespace {
 
-const char* TierLabel(v1::Source source) {
-  switch (source) {
-    case v1::SOURCE_MEMORY:
+// As the metric of hits has it.
+const char* TierLabel(Tier tier) {
+  switch (tier) {
+    case Tier::kMemory:
       return "memory";
-    case v1::SOURCE_DISK:
+    case Tier::kDisk:
       return "disk";
-    case v1::SOURCE_REMOTE:
+    case Tier::kFar:
       return "remote";
-    default:
-      return "pin";
   }
+  return "other";
 }
 
 }  // namespace
@@ -40,29 +40,27 @@ ArtifactDesk::ArtifactDesk(const Options& options, Store* store, const SigningKe
   trusted_.Add(key->public_key()).IgnoreError();  // a key of ours has the right length
 }
 
-std::shared_ptr<const v1::Artifact> ArtifactDesk::FindPin(const std::string& job, const Digest& graph_key) {
+std::shared_ptr<const v1::Artifact> ArtifactDesk::FindPin(const std::string& job, const Digest& graph_key,
+                                                          v1::Source& source) {
   if (job.empty()) return nullptr;
   absl::MutexLock lock(&mu_);
-  return pins_.Find(job, graph_key);
+  auto pinned = pins_.Find(job, graph_key);
+  if (pinned != nullptr) {
+    metrics_->hits.Add("pin");
+    source = v1::SOURCE_MEMORY;
+  }
+  return pinned;
 }
 
 std::shared_ptr<const v1::Artifact> ArtifactDesk::LookUp(const KeyMaterial& material, const std::string& job,
                                                          v1::Source& source) {
-  if (auto pinned = FindPin(job, material.key); pinned != nullptr) {
-    metrics_->hits.Add("pin");
-    source = v1::SOURCE_MEMORY;
-    return pinned;
-  }
+  if (auto pinned = FindPin(job, material.key, source); pinned != nullptr) return pinned;
   return Accept(cache_.Get(material), material.key, job, source);
 }
 
 std::shared_ptr<const v1::Artifact> ArtifactDesk::LookUp(const Digest& graph_key, const std::string& job,
                                                          v1::Source& source) {
-  if (auto pinned = FindPin(job, graph_key); pinned != nullptr) {
-    metrics_->hits.Add("pin");
-    source = v1::SOURCE_MEMORY;
-    return pinned;
-  }
+  if (auto pinned = FindPin(job, graph_key, source); pinned != nullptr) return pinned;
   return Accept(cache_.GetByKey(graph_key), graph_key, job, source);
 }
 
@@ -76,7 +74,7 @@ std::shared_ptr<const v1::Artifact> ArtifactDesk::Accept(absl::StatusOr<CachedAr
     return nullptr;
   }
   source = SourceOf(cached->tier);
-  metrics_->hits.Add(TierLabel(source));
+  metrics_->hits.Add(TierLabel(cached->tier));
   auto artifact = std::make_shared<const v1::Artifact>(std::move(cached->artifact));
   if (!job.empty()) Pin(job, graph_key, artifact);
   return artifact;

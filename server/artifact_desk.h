@@ -46,10 +46,9 @@ class ArtifactDesk {
 
   ArtifactCache& cache() { return cache_; }
   const TrustedKeys& trusted() const { return trusted_; }
-  size_t inline_object_bytes() const { return options_.inline_object_bytes; }
 
  private:
-  std::shared_ptr<const v1::Artifact> FindPin(const std::string& job, const Digest& graph_key);
+  std::shared_ptr<const v1::Artifact> FindPin(const std::string& job, const Digest& graph_key, v1::Source& source);
   std::shared_ptr<const v1::Artifact> Accept(absl::StatusOr<CachedArtifact> cached, const Digest& graph_key,
                                              const std::string& job, v1::Source& source);
   // OK, or why an entry of the stores is not to be used.
