@@ -1,15 +1,11 @@
 """What is under deploy/ parses, agrees with itself, and is accepted by the server that was built."""
 
 import configparser
-import importlib.util
 import os
 import pathlib
 import re
-import socket
 import subprocess
-import time
 import tomllib
-import urllib.request
 
 import pytest
 import yaml
@@ -20,13 +16,6 @@ CONFIGS = sorted((DEPLOY / "config").glob("*.toml"))
 MANIFESTS = [
     document for path in sorted((DEPLOY / "k8s").glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> pathlib.Path:
-    package = importlib.util.find_spec("stepone")
-    assert package, "the package stepone is not installed: make build"
-    return pathlib.Path(package.submodule_search_locations[0]) / "bin/stepone-server"
 
 
 def print_config(server: pathlib.Path, config: pathlib.Path, **environment: str) -> subprocess.CompletedProcess:
@@ -80,22 +69,9 @@ def test_an_unknown_option_is_refused_by_name(server, tmp_path):
     assert "workerz" in result.stderr
 
 
-def test_the_probes_of_the_manifests_are_answered(server, tmp_path):
+def test_the_probes_of_the_manifests_are_answered(scraped):
     """A running server serves its counters where Prometheus and the liveness probe look, and ends well on SIGTERM."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:%d" % probe.getsockname()[1]
-    command = [server, "--listen", f"unix:{tmp_path}/s", "--state-dir", tmp_path / "state", "--workers", "1"]
-    process = subprocess.Popen([*command, "--metrics-listen", address])
-    try:
-        while not (tmp_path / "state/endpoints").exists():
-            assert process.poll() is None
-            time.sleep(0.02)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        text = opener.open(f"http://{address}/metrics", timeout=60).read().decode()
-    finally:
-        process.terminate()
-        status = process.wait(60)
+    text, status = scraped
     for name in ("stepone_queue_depth 0", 'stepone_worker_slots{state="idle"} 1', "stepone_misses_total 0"):
         assert name in text
     assert status == 0

@@ -1,15 +1,11 @@
 """The Helm chart gives what the plain manifests hold, and the dashboard asks only for what the server exports."""
 
-import importlib.util
 import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
-import time
 import tomllib
-import urllib.request
 
 import pytest
 import yaml
@@ -22,30 +18,9 @@ DASHBOARDS = sorted((DEPLOY / "dashboards").glob("*.json"))
 
 
 @pytest.fixture(scope="module")
-def server() -> pathlib.Path:
-    package = importlib.util.find_spec("stepone")
-    assert package, "the package stepone is not installed: make build"
-    return pathlib.Path(package.submodule_search_locations[0]) / "bin/stepone-server"
-
-
-@pytest.fixture(scope="module")
-def exported(server, tmp_path_factory) -> dict[str, set[str]]:
+def exported(scraped) -> dict[str, set[str]]:
     """Names of the series of a server that has just started, each with the names of its labels."""
-    folder = tmp_path_factory.mktemp("server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:%d" % probe.getsockname()[1]
-    command = [server, "--listen", f"unix:{folder}/s", "--state-dir", folder / "state", "--workers", "1"]
-    process = subprocess.Popen([*command, "--metrics-listen", address])
-    try:
-        while not (folder / "state/endpoints").exists():
-            assert process.poll() is None
-            time.sleep(0.02)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        text = opener.open(f"http://{address}/metrics", timeout=60).read().decode()
-    finally:
-        process.terminate()
-        process.wait(60)
+    text, _ = scraped
     series: dict[str, set[str]] = {}
     for name, labels in re.findall(r"^(stepone_\w+)(\{[^}]*\})?", text, re.MULTILINE):
         series.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))

@@ -18,40 +18,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLong = absl::Seconds(60);  // a bound on hanging, not a measurement
-
 v1::TraceRequest Trace() {
   v1::TraceRequest request;
   request.set_trace("0: placeholder\n1: torch.relu(%0)");
   return request;
 }
 
-class BundleClientTest : public ::testing::Test {
+class BundleClientTest : public FakeServiceTest {
  protected:
   BundleClientTest() {
-    char name[] = "/tmp/stepone-bundle-XXXXXX";
-    folder_ = mkdtemp(name);  // mode 0700: the socket in it is trusted
     service_.on_find_bundle = [this](grpc::ServerContext&, const v1::TraceRequest& request,
                                      v1::FindBundleResponse& response) {
       response = Answer(request, service_.key);
       return grpc::Status::OK;
     };
-    grpc::ServerBuilder builder;
-    const std::string address = "unix:" + folder_ + "/s";
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    config_.endpoint = address;
-    config_.home = folder_;
     config_.tenant = "team";
     client_ = std::make_unique<CompileClient>(config_);
     CompileClient::ResetProcessCounters();
-  }
-  ~BundleClientTest() override {
-    client_.reset();
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
-    std::filesystem::remove_all(folder_);
   }
 
   // A good answer: forward and backward take one tensor and give one, and nothing is saved.
@@ -71,12 +54,11 @@ class BundleClientTest : public ::testing::Test {
     v1::FindBundleResponse response;
     response.set_found(true);
     response.set_source(v1::SOURCE_DISK);
-    const std::string salt = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     for (v1::Role role : {v1::ROLE_FORWARD, v1::ROLE_BACKWARD}) {
       v1::BundleGraph& graph = *bundle.add_graphs();
       graph.set_role(role);
       graph.set_graph_key(std::string(32, 'k'));
-      *response.add_artifacts() = service_.MakeArtifact(signer, salt, true, role);
+      *response.add_artifacts() = service_.MakeArtifact(signer, salt(), true, role);
     }
     response.mutable_bundle()->set_bundle(bundle.SerializeAsString());
     signer.Sign(*response.mutable_bundle());
@@ -100,12 +82,6 @@ class BundleClientTest : public ::testing::Test {
     EXPECT_EQ(CompileClient::ProcessCounters().verify_failures, 1);
     return found.status();
   }
-
-  std::string folder_;
-  FakeService service_;
-  std::unique_ptr<grpc::Server> server_;
-  ClientConfig config_;
-  std::unique_ptr<CompileClient> client_;
 };
 
 TEST_F(BundleClientTest, FindsVerifiesAndMaps) {

@@ -24,8 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLong = absl::Seconds(60);  // a bound on hanging, not a measurement
-
 v1::CompileRequest Request() {
   v1::CompileRequest request;
   v1::Graph& graph = *request.mutable_graph();
@@ -35,40 +33,14 @@ v1::CompileRequest Request() {
   return request;
 }
 
-class CompileClientTest : public ::testing::Test {
+class CompileClientTest : public FakeServiceTest {
  protected:
   CompileClientTest() {
-    char name[] = "/tmp/stepone-client-XXXXXX";
-    folder_ = mkdtemp(name);  // mode 0700: the socket in it is trusted
     service_.on_compile = [this](grpc::ServerContext&, const v1::CompileRequest&, EventWriter& writer) {
       FakeService::Accept(writer, "op");
       FakeService::Done(writer, service_.MakeArtifact(service_.key, salt()));
       return grpc::Status::OK;
     };
-    Start();
-    config_.endpoint = address();
-    config_.home = folder_;
-  }
-  ~CompileClientTest() override {
-    if (server_ != nullptr) Stop();
-    std::filesystem::remove_all(folder_);
-  }
-
-  std::string address() const { return "unix:" + folder_ + "/s"; }
-  // Unlike all other tests' objects, so that none is mapped already.
-  static std::string salt() { return ::testing::UnitTest::GetInstance()->current_test_info()->name(); }
-
-  void Start() {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    ASSERT_NE(server_, nullptr);
-  }
-  void Stop() {
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
-    server_ = nullptr;
   }
 
   // The end of one request.
@@ -78,12 +50,6 @@ class CompileClientTest : public ::testing::Test {
     EXPECT_TRUE(call->Wait(kLong));
     return call;
   }
-
-  std::string folder_;
-  FakeService service_;
-  std::unique_ptr<grpc::Server> server_;
-  ClientConfig config_;
-  std::unique_ptr<CompileClient> client_;
 };
 
 std::vector<CallEvent::Kind> Kinds(const CompileCall& call) {

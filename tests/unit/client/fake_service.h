@@ -2,15 +2,22 @@
 #ifndef STEPONE_TESTS_UNIT_CLIENT_FAKE_SERVICE_H_
 #define STEPONE_TESTS_UNIT_CLIENT_FAKE_SERVICE_H_
 
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "client/client_config.h"
+#include "client/compile_client.h"
 #include "proto/digest.h"
 #include "proto/host_target.h"
 #include "proto/kernel_abi.h"
@@ -139,6 +146,48 @@ class FakeService final : public v1::CompileService::Service {
 
   mutable absl::Mutex mutex_;
   int compiles_ = 0, attaches_ = 0, cancels_ = 0;
+};
+
+// A test with such a service on a socket of its own, whose key a client learns by asking.
+class FakeServiceTest : public ::testing::Test {
+ protected:
+  FakeServiceTest() {
+    char name[] = "/tmp/stepone-client-XXXXXX";
+    folder_ = mkdtemp(name);  // mode 0700: the socket in it is trusted
+    Start();
+    config_.endpoint = address();
+    config_.home = folder_;
+  }
+  ~FakeServiceTest() override {
+    client_.reset();
+    if (server_ != nullptr) Stop();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string address() const { return "unix:" + folder_ + "/s"; }
+  // Unlike all other tests' objects, so that none is mapped already.
+  static std::string salt() { return ::testing::UnitTest::GetInstance()->current_test_info()->name(); }
+
+  void Start() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+  }
+  void Stop() {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+    server_ = nullptr;
+  }
+
+  static constexpr absl::Duration kLong = absl::Seconds(60);  // a bound on hanging, not a measurement
+
+  std::string folder_;
+  FakeService service_;
+  std::unique_ptr<grpc::Server> server_;
+  ClientConfig config_;
+  std::unique_ptr<CompileClient> client_;
 };
 
 }  // namespace stepone::client
